@@ -181,6 +181,7 @@ class ChainKeywords(GuardKeywords, PassKeywords, PlannerKeywords, total=False):
     """The fields of `ChainOptions`."""
 
     space_rows: int | None
+    hardness: float
 
 
 class KnnKeywords(PassKeywords, PlannerKeywords, total=False):
@@ -205,15 +206,19 @@ class HardnegKeywords(OptionalGuardKeywords, TableKeywords, total=False):
     """The fields of `HardnegOptions`."""
 
     per_row: int
+    corpus: list[str] | None
     as_candidates: bool
 
 
 class ScnsKeywords(TableKeywords, total=False):
     """The fields of `ScnsOptions`."""
 
+    level: Literal["instance", "class"]
     top_k: int
     scns_temperature: float
     per_row: int
+    label_column: str | None
+    mixup_beta: float | None
 
 
 class RwrKeywords(GuardKeywords, PassKeywords, PlannerKeywords, total=False):
@@ -222,8 +227,11 @@ class RwrKeywords(GuardKeywords, PassKeywords, PlannerKeywords, total=False):
     candidate_rows: int
     neighbors: int
     walk: Literal["rwr", "rw", "bfs"]
-    restart: float
+    restart: str
+    progress: float
     coverage: Literal["partition", "independent"]
+    num_batches: int | None
+    exclude: list[str] | None
 
 
 class AnyPlannerKeywords(TypedDict, total=False):
@@ -262,16 +270,23 @@ class AnyPlannerKeywords(TypedDict, total=False):
     skip_nearest: int
     cluster_size: int
     space_rows: int | None
+    hardness: float
     iterations: int
     as_batches: bool
     per_row: int
+    corpus: list[str] | None
     as_candidates: bool
+    level: Literal["instance", "class"]
     top_k: int
     scns_temperature: float
+    label_column: str | None
+    mixup_beta: float | None
     candidate_rows: int
     walk: Literal["rwr", "rw", "bfs"]
-    restart: float
+    restart: str
+    progress: float
     coverage: Literal["partition", "independent"]
+    exclude: list[str] | None
 
 
 class EpochKeywords(AnyPlannerKeywords, total=False):

@@ -48,7 +48,11 @@ _WAYS: dict[str, list[dict[str, Any]]] = {
     "chain": [_NEAR, _ALIKE],
     "knn": [{"neighbors": 16}],
     "hardneg": [{"as_batches": True}, {"as_batches": True, **_ALIKE}],
-    "scns": [{"as_batches": True, "per_row": 2}, _ALIKE],
+    "scns": [
+        {"as_batches": True, "per_row": 2},
+        {"label_column": "code", "level": "class", "top_k": 2, "per_row": 2},
+        {"label_column": "code", "mixup_beta": 1.0},
+    ],
     "rwr": [
         {"candidate_rows": 32, "neighbors": 8},
         {"candidate_rows": 32, "neighbors": 8, **_NEAR},

@@ -1,15 +1,16 @@
-"""The command `evaluate`: measure a plan."""
+"""The command `evaluate`: measure a plan, or a table of negatives."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from batchplan.cli.grouping import grouped
 from batchplan.cli.options import (
     BATCH_SIZE,
     JSON,
     Inputs,
+    Labelling,
     ListMeasuring,
     PlanFile,
     load_plan,
@@ -20,9 +21,11 @@ from batchplan.options import option
 from batchplan.text import one_line
 
 if TYPE_CHECKING:  # these load numpy
+    from batchplan.data import Embeddings
     from batchplan.quality import Evaluation, ListedEvaluation
     from batchplan.quality.verdict import Verdict
 
+_SHOWN = 3  # mined negatives that are likely false; JSON has more
 _ASKED = "false_negatives", "guard.mined.false"  # figures of columns that the user names
 _MORE = (
     "The gap is the rise in loss from random batches to one batch of all rows. --all shows all "
@@ -44,7 +47,8 @@ def evaluate(
     """Measure a plan, and say whether to train on it.
 
     Compares the loss with that of random batches, of all rows at once, and of an oracle that gives
-    each row its hardest negatives. The verdict leaves out likely false negatives. docs/metrics.md
+    each row its hardest negatives. The verdict leaves out likely false negatives. For a table of
+    negatives, counts its rows and the negatives with the label of their anchor. docs/metrics.md
     explains every number.
 
     \b
@@ -53,6 +57,7 @@ def evaluate(
     """
     from batchplan import quality
     from batchplan.cli.console import print_facts
+    from batchplan.plans.formats.negatives import is_negatives
 
     labelling, listed = measuring.labelling, measuring.session.candidates is not None
     if listed and any(labelling.columns.values()):
@@ -60,6 +65,9 @@ def evaluate(
             "candidates: given with a column of labels or groups, which need vectors; leave it out"
         )
     with measuring.session.opened(embeddings or []) as (data, runtime, _):
+        if not listed and is_negatives(plan):
+            measured = _measure_table(plan, data, labelling)
+            return print_json(measured) if json else print_facts(_table_facts(measured))
         loaded = load_plan(plan, batch_size, data.num_rows)
         if listed:
             found = quality.evaluate_lists(loaded, data, measuring.options, runtime)
@@ -94,6 +102,7 @@ def _show(evaluation: Evaluation, judged: Verdict, name: str, everything: bool) 
             *((aspect.name, str(aspect)) for aspect in judged.aspects),
             ("guard", judged.guard),
             *((METRICS[key].label, text[key]) for key in asked),
+            *_likely_false(evaluation),
         ]
     )
     print_out(Text())
@@ -103,6 +112,57 @@ def _show(evaluation: Evaluation, judged: Verdict, name: str, everything: bool) 
     print_out(Text("; ".join(filter(None, ("loss in nats", basis(evaluation)))), "italic"))
     said = {*asked, *(["coverage.rows_seen"] if evaluation.partitions_rows else [])}
     print_facts((METRICS[key].label, value) for key, value in text.items() if key not in said)
+
+
+def _likely_false(evaluation: Evaluation) -> Facts:
+    """The mined negatives that are most likely false."""
+    mined = evaluation.guard and evaluation.guard.mined
+    lines = [
+        f"row {one.row}, negative {one.negative}: {one.similarity:.3f}, own pair {one.positive:.3f}"
+        for one in (mined.examples[:_SHOWN] if mined else ())
+    ]
+    if lines:
+        yield "the most similar of them", "\n".join(lines)
+
+
+def _measure_table(path: str, data: Embeddings, labelling: Labelling) -> dict[str, Any]:
+    """Measure a table of negatives: its size and, for each column of labels or groups, the share of
+    false negatives, which have the code of their anchor."""
+    import numpy as np
+
+    from batchplan.plans import Negatives
+
+    codes = zip(labelling.columns.values(), labelling.codes(data), strict=True)
+    table = Negatives.load(path)
+    table.require_match(data.num_rows, data.fingerprint)
+    if table.num_documents > data.num_rows:
+        raise InputError(
+            f"{table.metadata.planner}: the table has negatives of a corpus, which have no labels "
+            "here; evaluate a table that was mined without --corpus"
+        )
+    shares = {}
+    for column, code in codes:
+        if column and code is not None:
+            own = code[table.anchors][:, None]
+            shares[column] = float(((code[table.negatives] == own) & (own >= 0)).mean())
+    return {
+        "planner": table.metadata.planner,
+        "anchors": len(table),
+        "negatives_per_anchor": table.per_anchor,
+        "rows": data.num_rows,
+        "rows_used": len(np.unique(table.negatives)),
+        "false_negatives": shares,
+    }
+
+
+def _table_facts(measured: dict[str, Any]) -> Facts:
+    yield (
+        "negatives",
+        f"{measured['negatives_per_anchor']} for each of {measured['anchors']:,} rows",
+    )
+    yield "rows that are negatives", f"{measured['rows_used']:,} of {measured['rows']:,}"
+    for name, share in measured["false_negatives"].items():
+        yield f"same {name}", f"{share:.2%} of the negatives"
 
 
 def _listed_facts(found: ListedEvaluation) -> Facts:

@@ -9,14 +9,19 @@ Moreira et al. 2024, arXiv 2407.15831).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from batchplan import data, graph, guard
 from batchplan.errors import InputError
 from batchplan.guard.options import OptionalGuardOptions
-from batchplan.options import option
+from batchplan.options import check_one_limit, option
 from batchplan.planners.common.draft import Draft, Mined
 from batchplan.planners.common.options import TableOptions
 from batchplan.runtime import WARNING, Runtime
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +33,11 @@ class HardnegOptions(OptionalGuardOptions, TableOptions):
     """
 
     per_row: int = option(1, "Negatives per row, the hardest first.", ge=1)
+    corpus: list[str] | None = option(
+        None,
+        "Files of further documents to mine, numbered after the rows. Repeatable.",
+        kind="path",
+    )
     as_candidates: bool = option(False, "Write lists for --candidates instead of a table.")
 
     def __post_init__(self) -> None:
@@ -68,6 +78,13 @@ def hardneg(
     from batchplan.planners.common.anchors import anchor_batches, check_batch, require_enough
 
     n, wanted = embeddings.num_rows, options.per_row
+    if options.corpus and (
+        options.as_candidates or options.as_batches or not check_one_limit(options)
+    ):
+        raise InputError(
+            "corpus: expected a table of negatives, whose documents need not be rows, and a limit "
+            "such as --relative-margin, as the corpus may hold right answers"
+        )
     if options.as_batches:
         check_batch(options.rows_per_batch, wanted)
     keep_apart = guard.guard_of(embeddings, options, runtime, strict=True)
@@ -79,6 +96,9 @@ def hardneg(
     if options.as_candidates:
         return _candidates(embeddings, lists, options.similarity)
     nearest = lists.indices
+    facts: dict[str, Any] = {}
+    if options.corpus:
+        nearest, facts = _with_corpus(embeddings, lists, keep_apart, options, runtime)
     found = (nearest[:, :wanted] >= 0).sum(axis=1)
     enough = np.flatnonzero(found >= wanted)
     if options.as_batches or not len(enough):
@@ -87,13 +107,57 @@ def hardneg(
         apart = keep_apart.apart
         return anchor_batches(nearest, wanted, embeddings, options, runtime, apart)
     if len(enough) == n:
-        return Mined(nearest)
+        return Mined(nearest, facts=facts)
     runtime.note(
         WARNING,
         f"{n - len(enough):,} of {n:,} rows are left out of the table: the guard allows fewer than "
         f"{wanted} negatives for each",
     )
-    return Mined(nearest[enough], anchors=enough)
+    return Mined(nearest[enough], anchors=enough, facts=facts)
+
+
+def _with_corpus(
+    embeddings: data.Embeddings,
+    lists: graph.Neighbors,
+    keep_apart: guard.Guard,
+    options: HardnegOptions,
+    runtime: Runtime,
+) -> tuple[NDArray[np.int64], dict[str, Any]]:
+    """The nearest negatives from the rows and from the corpus, whose document c has number N + c;
+    and facts about the corpus."""
+    import numpy as np
+
+    from batchplan.graph.corpus import nearest_in_corpus
+    from batchplan.graph.documents import united_lists
+
+    assert keep_apart.ceilings is not None  # the options have a limit
+    corpus = data.load_embeddings(
+        options.corpus,
+        negatives="none",
+        single=True,
+        cast=True,
+        memory=runtime.memory,
+        observer=runtime.observer,
+    )
+    if corpus.dim != embeddings.dim:
+        raise InputError(
+            f"corpus: got {corpus.dim} dimensions, expected {embeddings.dim} as the rows have; "
+            "embed both with one model"
+        )
+    corpus.require_similarities(options.similarity)
+    k, n = options.per_row, embeddings.num_rows
+    others, scores = nearest_in_corpus(
+        embeddings, corpus.x, k, runtime, similarity=options.similarity,
+        ceilings=keep_apart.ceilings,
+    )  # fmt: skip
+    missing = ((0, 0), (0, k - lists.indices.shape[1]))
+    own = (
+        np.pad(lists.indices, missing, constant_values=-1),
+        np.pad(lists.similarities, missing, constant_values=-np.inf),
+    )
+    more = np.where(others >= 0, n + others, -1), scores
+    nearest = united_lists([own, more], n + len(corpus.x))[0]
+    return nearest, {"corpus_rows": len(corpus.x), "corpus_fingerprint": corpus.fingerprint}
 
 
 def _candidates(

@@ -135,7 +135,7 @@ PLANNERS: dict[str, Planner] = {
     "scns": Planner(
         "batchplan.planners.scns.planner.scns",
         ScnsOptions,
-        "Draw negatives from the most similar rows (SCNS).",
+        "Draw negatives from the most similar rows or classes (SCNS).",
         "batchplan scns embeddings.parquet --top-k 100 --per-row 10 -o negatives.parquet",
     ),
     "random": Planner(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,27 +28,37 @@ class Negatives:
     Attributes:
         anchors: int64 (n,), distinct row numbers, read-only.
         negatives: int64 (n, M), M distinct rows per anchor, never the anchor itself, read-only.
+            Numbers from N on are documents of a corpus.
         probabilities: float32 (n, M), the probability of the negative in a single draw for its
             anchor; 1 if it was chosen rather than drawn.
+        mixup: float32 (n, M) coefficients nu of the latent mixup, from 0 to 1, or None.
         metadata: how the table was made and for which data. ``batch_size`` is the option, and
             ``partitions_rows`` is False.
 
     Raises:
         InputError: shapes that do not fit, a row out of range, a repeated anchor, a negative that
-            is its own anchor or repeated, or a probability outside 0 to 1.
+            is its own anchor or repeated, a probability or coefficient outside 0 to 1.
     """
 
     anchors: Int64Array
     negatives: Int64Array
     probabilities: Float32Array
+    mixup: Float32Array | None
     metadata: PlanMetadata
 
     def __post_init__(self) -> None:
         for name, dtype in negatives.DTYPES.items():
-            view = np.ascontiguousarray(getattr(self, name), dtype=dtype).view()
-            view.flags.writeable = False
-            object.__setattr__(self, name, view)
+            if (values := getattr(self, name)) is not None:
+                view = np.ascontiguousarray(values, dtype=dtype).view()
+                view.flags.writeable = False
+                object.__setattr__(self, name, view)
         _check(self, "negatives")
+
+    @property
+    def num_documents(self) -> int:
+        """N, plus the documents of the corpus that the negatives were mined from."""
+        corpus = self.metadata.metrics.get("corpus_rows", 0)
+        return self.metadata.num_rows + (corpus if isinstance(corpus, int) else 0)
 
     @property
     def per_anchor(self) -> int:
@@ -60,11 +70,17 @@ class Negatives:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the rows and the probabilities."""
+        """SHA-256 of the rows, the probabilities and the coefficients."""
         return negatives.digest(self._arrays())
 
     def _arrays(self) -> Arrays:
-        return {name: getattr(self, name) for name in negatives.DTYPES}
+        named = {name: getattr(self, name) for name in negatives.DTYPES}
+        return {name: values for name, values in named.items() if values is not None}
+
+    def with_metrics(self, **metrics: Any) -> Negatives:
+        """The same table, with more metrics in its metadata."""
+        known = {**self.metadata.metrics, **metrics}
+        return replace(self, metadata=replace(self.metadata, metrics=known))
 
     def save(
         self,
@@ -76,8 +92,8 @@ class Negatives:
     ) -> None:
         """Write the table as Parquet; the same table gives the same bytes.
 
-        Columns: ``row`` int64, ``negatives`` list<int64>, ``probabilities`` list<float>, and ``id``
-        of the anchor if there are ids.
+        Columns: ``row`` int64, ``negatives`` list<int64>, ``probabilities`` list<float>, ``mixup``
+        list<float> if there are coefficients, and ``id`` of the anchor if there are ids.
 
         Args:
             path: a file with the suffix ``.parquet``.
@@ -103,8 +119,9 @@ class Negatives:
         """
         arrays, document = negatives.read(no_url(path))
         metadata = PlanMetadata.from_dict(document, where=str(path))
+        columns: dict[str, Any] = {"mixup": None, **arrays}
         try:
-            table = cls(**arrays, metadata=metadata)
+            table = cls(**columns, metadata=metadata)
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
         if document.get("digest") != negatives.digest(arrays):
@@ -145,7 +162,7 @@ def _check(table: Negatives, where: str) -> None:
     if len(shape) != 2 or 0 in shape or shape[0] != len(anchors):
         raise InputError(f"{where}: got shape {shape} for {len(anchors)} anchors, expected (n, M)")
     check_range(anchors, table.metadata.num_rows, f"{where}, anchors")
-    check_range(rows.ravel(), table.metadata.num_rows, f"{where}, negatives")
+    check_range(rows.ravel(), table.num_documents, f"{where}, negatives")
     if len(np.unique(anchors)) != len(anchors):
         raise InputError(f"{where}: an anchor occurs twice, expected each once")
     own = (rows == anchors[:, None]).any(axis=1)
@@ -154,6 +171,8 @@ def _check(table: Negatives, where: str) -> None:
     for wrong, problem in ((own, "is its own negative"), (twice, "has a negative twice")):
         if wrong.any():
             raise InputError(f"{where}: row {anchors[wrong.argmax()]} {problem}; plan again")
-    shares = table.probabilities
-    if shares.shape != shape or not ((shares >= 0) & (shares <= 1)).all():
-        raise InputError(f"{where}: probabilities: expected a number from 0 to 1 for each negative")
+    for name in ("probabilities", "mixup"):
+        if (values := getattr(table, name)) is not None and (
+            values.shape != shape or not ((values >= 0) & (values <= 1)).all()
+        ):
+            raise InputError(f"{where}: {name}: expected a number from 0 to 1 for each negative")

@@ -45,22 +45,24 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     ],
     "rwr": [
         {},
-        {"coverage": "independent", "walk": "bfs"},
-        {"relative_margin": 0.05, "refine": 1, "restart": 0.2},
-        {"batch_order": "shuffled", "candidate_rows": 300},
+        {"coverage": "independent", "num_batches": 7, "walk": "bfs"},
+        {"relative_margin": 0.05, "refine": 1, "restart": "0.3:0.1", "progress": 0.5},
+        {"num_batches": 9, "batch_order": "shuffled", "candidate_rows": 300},
     ],
     "bcs": [{}, {"batch_size": 100, "refine": 1}],
     "scb": [{}, {"refine": 1}],
     "osgd": [{}, {"pool": 8, "keep": 2}],
-    "chain": [{}, {"space_rows": 300, "relative_margin": 0.05, **GROUPS}],
+    "chain": [{}, {"space_rows": 300, "hardness": 0.99, "relative_margin": 0.05, **GROUPS}],
     "b3": [{}, {"skip_nearest": 5, "neighbors": 20, "cluster_size": 16}],
     "knn": [{}, {"neighbors": 64, "refine": 1}],
     "cluster": [{}, {"iterations": 3, "refine": 1, "similarity": "dot"}],
     "hardneg": [{}, {"as_batches": True}, {"as_batches": True, **GROUPS}],
     "scns": [
         {},
-        {"per_row": 3, **GROUPS},
+        {"mixup_beta": 0.4, "per_row": 3, **GROUPS},
+        {"level": "class", "label_column": "group", "top_k": 20, "per_row": 4},
         {"as_batches": True, "per_row": 3},
+        {"as_batches": True, "level": "class", "label_column": "group", "per_row": 3},
     ],
 }
 REFINED: list[dict[str, Any]] = [{}, {"passes": 2, "relative_margin": 0.05, **GROUPS}]
@@ -102,7 +104,8 @@ def lines(data: Path, evaluations: bool) -> Iterator[str]:
             )
             what = f"{name} {json.dumps(options)}"
             if table:
-                yield f"{what}: {digest(planned.anchors, planned.negatives, planned.probabilities)}"
+                arrays = [planned.anchors, planned.negatives, planned.probabilities, planned.mixup]
+                yield f"{what}: {digest(*[one for one in arrays if one is not None])}"
                 continue
             made = digest(planned.rows, planned.batch_offsets)
             yield f"{what}: {made} {digest(planned.metadata.metrics)}"

@@ -42,7 +42,7 @@ SETTINGS = {
         "--coverage independent --walk bfs",
     ],
     "random": ["--relative-margin 0.1"],
-    "chain": ["--space-rows {most}", "--relative-margin 0.1"],
+    "chain": ["--space-rows {most}", "--hardness 0.99", "--relative-margin 0.1"],
 }
 
 

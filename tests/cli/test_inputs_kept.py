@@ -25,7 +25,7 @@ from batchplan.planners.random import RandomOptions, random
 
 COMMANDS = typer.main.get_command(app).commands
 READ = {"FILE", "EMBEDDINGS", "DATA", "PLAN", "PLAN... EMBEDDINGS"}  # as help calls them
-TEXTS = {"memory", "device", "planners", "ray"}
+TEXTS = {"memory", "device", "planners", "restart", "ray"}
 TEXTS |= {"loader", "fail_under", "fail_over", "fail_regress"}
 TEXTS |= {"model", "columns", "prompt", "prompt_text"}  # of embed
 TEXTS |= {"texts"}  # of report
@@ -250,3 +250,4 @@ def test_the_options_of_a_new_planner(parquet):
 def test_a_path_is_neither_empty_nor_standard_input(npy, refused):
     for given, part in (("", "got an empty path"), ("-", "standard input cannot be read twice")):
         refused("partition", *npy, "--from", given, parts=[part])
+        refused("rwr", *npy, "--exclude", given, parts=[part])

@@ -37,6 +37,7 @@ def test_from_negatives_to_a_verdict(mined, done):
     assert Plan.load("plan.npy").metadata.fingerprint == same["fingerprint"]
     printed = done("evaluate", "plan.npy", *mined).stdout
     assert "of 95, in" in printed  # false mined negatives
+    assert "the most similar of them" in printed
     found = json.loads(done("evaluate", "plan.npy", "tuples.parquet", "--json").stdout)
     assert found["guard"]["mined"]["negatives"] == 95
     worst = found["guard"]["mined"]["examples"]

@@ -60,14 +60,31 @@ def test_as_batches(npy, rows, done):
     assert plan.metadata.options["group_column"] == "group"
 
 
-def test_columns_of_groups(npy, rows, done, refused):
-    done("scns", *npy, "-b", 8, "--group-column", "class", *rows, "-o", "c.parquet")
+def test_class_level(npy, rows, done, refused):
+    options = [*npy, "-b", 8, "--level", "class", "--label-column", "class", *rows]
+    done("scns", *options, "--mixup-beta", 0.2, "-o", "c.parquet")
     table = Negatives.load("c.parquet")
+    assert table.mixup is not None
     assert (table.negatives % 4 != table.anchors[:, None] % 4).all()
-    assert "no such column" in refused("scns", *npy, "-b", 8, "--group-column", "no", *rows)
-    assert "--label-table" in refused("scns", *npy, "-b", 8, "--group-column", "class")
+    assert "no such column" in refused("scns", *npy, "-b", 8, "--label-column", "no", *rows)
+    assert "--label-table" in refused("scns", *npy, "-b", 8, "--label-column", "class")
 
 
-def test_a_table_cannot_be_evaluated(npy, done, refused):
+def test_evaluate(npy, rows, done, refused):
     done("hardneg", *npy, "-b", 8, "-q")
-    refused("evaluate", "negatives.parquet", *npy, parts=["table of negatives", "--as-batches"])
+    result = done("evaluate", "negatives.parquet", *npy, "--label-column", "class", *rows)
+    assert "1 for each of 48 rows" in result.stdout
+    assert "same class" in result.stdout
+    document = json.loads(done("evaluate", "negatives.parquet", *npy, "--json").stdout)
+    assert (document["anchors"], document["negatives_per_anchor"]) == (48, 1)
+    assert document["false_negatives"] == {}
+    options = ["--json", "--label-column", "class", *rows]
+    narrow = json.loads(done("evaluate", "negatives.parquet", *npy, *options).stdout)
+    found = Negatives.load("negatives.parquet")
+    assert narrow["rows_used"] == len(np.unique(found.negatives))
+    share = np.mean(found.negatives[:, 0] % 4 == np.arange(48) % 4)
+    assert narrow["false_negatives"]["class"] == pytest.approx(share)
+    np.save("other.npy", np.ones((48, 3), np.float32))
+    assert "made for data with fingerprint b2:" in refused(
+        "evaluate", "negatives.parquet", "other.npy", "--single"
+    )

@@ -56,10 +56,13 @@ TUNED = {
     "gcbs": [GUARD, ["--refine", "2"], ["--neighbors", "3", *GROUPS]],
     "bcs": [["--refine", "1"]],
     "scb": [["--refine", "1"]],
-    "chain": [GUARD, ["--space-rows", "50", *GROUPS]],
+    "chain": [["--hardness", "0.9", *GUARD], ["--space-rows", "50", *GROUPS]],
     "knn": [["--neighbors", "20"]],
     "hardneg": [["--as-batches"], GROUPS],
-    "scns": [["--as-batches", "--per-row", "3"], GROUPS],
+    "scns": [
+        ["--as-batches", "--per-row", "3"],
+        ["--label-column", "group", "--mixup-beta", "1"],
+    ],
     "random": [["--refine", "1"], GUARD, GROUPS],
     "rwr": [["--candidate-rows", "40", *GUARD], ["--coverage", "independent"]],
 }

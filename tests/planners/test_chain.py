@@ -23,7 +23,7 @@ def whole(n, d, low=-3, high=4, seed=0):
     )
 
 
-def plain_chain(scores, rows, start, forbidden):
+def plain_chain(scores, rows, start, hardness, forbidden):
     """The rule of the docs, said again with lists and sorts."""
     left, chained, steps = sorted(rows), [start], []
     left.remove(start)
@@ -31,7 +31,8 @@ def plain_chain(scores, rows, start, forbidden):
         here = chained[-1]
         of = scores[here] if len(chained) % 2 else scores[:, here]
         allowed = [row for row in left if not forbidden[here, row]] or left
-        chosen = min(allowed, key=lambda row: (-of[row], row))
+        ranked = sorted(allowed, key=lambda row: (-of[row], row))
+        chosen = ranked[int((1 - hardness) * (len(ranked) - 1))]
         steps.append(of[chosen])
         left.remove(chosen)
         chained.append(chosen)
@@ -53,20 +54,22 @@ def scores_of(embeddings):
     return x.astype(np.float64) @ y.astype(np.float64).T
 
 
+@pytest.mark.parametrize("hardness", [1.0, 0.9, 0.5, 0.0])
 @pytest.mark.parametrize(
     ("n", "batch_size", "space_rows"),
     [(60, 60, 60), (61, 4, 20), (90, 7, 90), (5, 2, 2), (2, 2, 9)],
 )
-def test_chains_are_those_of_a_plain_search(n, batch_size, space_rows):
+def test_chains_are_those_of_a_plain_search(n, batch_size, space_rows, hardness):
     embeddings = whole(n, 3)
     scores, expected, steps = scores_of(embeddings), [], []
     nothing = np.zeros((n, n), bool)
     for rows in plain_spaces(n, batch_size, space_rows, 4):
-        chained, own = plain_chain(scores, rows, rows[0], nothing)
+        chained, own = plain_chain(scores, rows, rows[0], hardness, nothing)
         expected += chained
         steps += own
     made = plan(
         embeddings, planner="chain", batch_size=batch_size, space_rows=space_rows,
+        hardness=hardness,
         seed=4, similarity="dot", batch_order="planned", guard=False, device="cpu",
     )  # fmt: skip
     assert made.rows.tolist() == expected
@@ -75,21 +78,21 @@ def test_chains_are_those_of_a_plain_search(n, batch_size, space_rows):
     assert made.metadata.metrics == {"spaces": spaces, "step_similarity": mean}
 
 
-@given(seed=st.integers(0, 10**6), n=st.integers(4, 40))
-def test_steps_avoid_what_the_guard_forbids(seed, n):
+@given(seed=st.integers(0, 10**6), n=st.integers(4, 40), hardness=st.floats(0, 1))
+def test_steps_avoid_what_the_guard_forbids(seed, n, hardness):
     """Before the repair, which is not asked for here: the planner's own order."""
     from batchplan.planners.chain.planner import chain
 
     embeddings = whole(n, 2, seed=seed)
     scores = scores_of(embeddings)
-    options = ChainOptions(batch_size=2, max_score=2.0, similarity="dot")
+    options = ChainOptions(batch_size=2, max_score=2.0, hardness=hardness, similarity="dot")
     draft = chain(embeddings, options, Runtime(device="cpu", seed=seed))
     sides = [side.rows(0, n) for side in (embeddings.x, embeddings.y)]
     forbidden = np.maximum(scores, scores.T) >= 2
     for side in sides:
         forbidden |= (side[:, None] == side).all(axis=2)
     rows = next(plain_spaces(n, 2, 1920, seed))
-    assert draft.rows.tolist() == plain_chain(scores, rows, rows[0], forbidden)[0]
+    assert draft.rows.tolist() == plain_chain(scores, rows, rows[0], hardness, forbidden)[0]
 
 
 def test_a_chain_stays_in_a_cluster_until_it_is_used_up(planted):
@@ -97,6 +100,17 @@ def test_a_chain_stays_in_a_cluster_until_it_is_used_up(planted):
     made = plan(embeddings, planner="chain", batch_size=8, space_rows=96, batch_order="planned")
     chained = labels[made.rows]
     assert np.count_nonzero(chained[1:] != chained[:-1]) == 11
+
+
+def test_less_hardness_is_milder(make):
+    embeddings = make(400)
+    steps = [
+        plan(embeddings, planner="chain", batch_size=8, hardness=hardness).metadata.metrics[
+            "step_similarity"
+        ]
+        for hardness in (1.0, 0.9, 0.5, 0.0)
+    ]
+    assert steps == sorted(steps, reverse=True)
 
 
 def test_spaces_have_whole_batches_and_at_most_their_rows():
@@ -110,7 +124,7 @@ def test_threads_do_not_matter(use_threads, make):
     embeddings, found = make(700), []
     for count in (1, 3):
         use_threads(count)
-        found.append(plan(embeddings, planner="chain", batch_size=8, space_rows=90))
+        found.append(plan(embeddings, planner="chain", batch_size=8, space_rows=90, hardness=0.9))
     assert np.array_equal(found[0].rows, found[1].rows)
     assert found[0].metadata.metrics == found[1].metadata.metrics
 
@@ -132,6 +146,8 @@ def test_groups_are_kept_apart(planted, tmp_path):
         ({"space_rows": 7}, "space rows: got 7, expected at least the 8 rows of a batch"),
         ({"space_rows": 1}, "space rows: got 1, expected a number of at least 2"),
         ({"space_rows": 1.5}, "space rows: got 1.5, expected an integer or None"),
+        ({"hardness": 1.5}, "hardness: got 1.5, expected a finite number from 0 to 1"),
+        ({"hardness": float("nan")}, "hardness: got nan"),
     ],
 )
 def test_refusals(make, options, says):

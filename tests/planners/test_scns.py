@@ -4,9 +4,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from scipy.stats import chisquare
+from scipy.stats import chisquare, kstest
 
 from batchplan import InputError, mine_negatives, plan
+from batchplan.data import Embeddings
 from batchplan.planners.scns.options import ScnsOptions
 
 SEEDS = 900
@@ -65,12 +66,15 @@ def test_first_draws_are_the_softmax(make):
 
 
 @pytest.mark.parametrize("as_batches", [False, True])
-def test_never_the_own_row_or_group(make, tmp_path, as_batches):
+@pytest.mark.parametrize("level", ["instance", "class"])
+def test_never_the_own_row_label_or_group(make, tmp_path, level, as_batches):
     embeddings = make(90)
-    groups = np.random.default_rng(0).integers(0, 9, 90)
+    rng = np.random.default_rng(0)
+    labels, groups = rng.integers(0, 6, 90), rng.integers(0, 9, 90)
+    table = columns(tmp_path / "rows.parquet", label=labels, group=groups)
     options = {
-        "group_column": "group", "label_table": columns(tmp_path / "rows.parquet", group=groups),
-        "per_row": 4, "top_k": 8, "batch_size": 20,
+        "level": level, "label_column": "label", "group_column": "group", "label_table": table,
+        "per_row": 4, "top_k": 3 if level == "class" else 8, "batch_size": 20,
     }  # fmt: skip
     if as_batches:
         made = plan(embeddings, planner="scns", as_batches=True, device="cpu", **options)
@@ -88,19 +92,56 @@ def test_never_the_own_row_or_group(make, tmp_path, as_batches):
         assert all(len(set(row)) == 4 for row in found.negatives)
     anchors, negatives = np.array(anchors), np.array(negatives)
     assert (anchors != negatives).all()
+    assert (labels[anchors] != labels[negatives]).all()
     assert (groups[anchors] != groups[negatives]).all()
 
 
-def test_rows_without_a_group_are_not_apart(make, tmp_path):
+def test_rows_without_a_label_are_not_apart(make, tmp_path):
     embeddings = make(10)
-    table = columns(tmp_path / "rows.parquet", group=pa.array([None] * 9 + [1]))
-    found = make_table(embeddings, top_k=9, per_row=9, group_column="group", label_table=table)
+    labels = pa.array([None] * 9 + [1])
+    table = columns(tmp_path / "rows.parquet", label=labels)
+    found = make_table(embeddings, top_k=9, per_row=9, label_column="label", label_table=table)
     assert all(sorted({*range(10)} - {i}) == sorted(row) for i, row in enumerate(found.negatives))
 
 
-def test_temperature(make):
+def test_class_level(make, tmp_path):
+    """Classes by the softmax of their similarity, rows of a class alike."""
+    embeddings = make(12)
+    codes = np.array([0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 2])
+    table = columns(tmp_path / "rows.parquet", label=pa.array(list("dbca"))
+                    .take(pa.array(codes)))  # fmt: skip
+    x, y = unit(embeddings)
+    vectors = np.stack([(x[codes == c].mean(0) + y[codes == c].mean(0)) / 2 for c in range(4)])
+    classes = Embeddings.from_arrays(vectors.astype(np.float32))
+    share = distribution(classes, 2, 0.3, np.zeros((4, 4), bool))[codes][:, codes]
+    share = share / np.bincount(codes)[codes]
+    options = {"level": "class", "label_column": "label", "label_table": table, "top_k": 2,
+                "scns_temperature": 0.3, "per_row": 2}  # fmt: skip
+    tables = [make_table(embeddings, seed=seed, **options) for seed in range(SEEDS // 3)]
+    check_frequencies(np.stack([one.negatives[:, 0] for one in tables]), share)
+    expected = np.take_along_axis(share, tables[0].negatives, axis=1)
+    np.testing.assert_allclose(tables[0].probabilities, expected, rtol=1e-4)
+
+
+def test_all_rows_of_few_classes(make, tmp_path):
+    """Where the negatives asked for are all there are, every one is found."""
+    embeddings = make(12)
+    table = columns(tmp_path / "rows.parquet", label=[0] * 6 + [1] * 6)
+    options = {"level": "class", "label_column": "label", "label_table": table}
+    found = make_table(embeddings, per_row=6, **options)
+    assert all(sorted(row) == list(range(6, 12)) for row in found.negatives[:6])
+    with pytest.raises(InputError, match="row 0 has 6 rows to draw from, expected at least 7"):
+        make_table(embeddings, per_row=7, **options)
+
+
+def test_mixup_and_temperature(make):
     embeddings = make(400)
+    found = make_table(embeddings, mixup_beta=0.4)
+    assert found.mixup.shape == (400, 10)
+    assert kstest(found.mixup.ravel(), "beta", (0.4, 0.4)).pvalue > 1e-4
     plain = make_table(embeddings)
+    assert np.array_equal(plain.negatives, found.negatives)
+    assert plain.mixup is None
     hard = make_table(embeddings, scns_temperature=1e-4)
     x, y = unit(embeddings)
     scores = x @ y.T - 9 * np.eye(400)
@@ -116,6 +157,10 @@ def test_temperature(make):
         ({"per_row": 0}, "per row: got 0, expected a number of at least 1"),
         ({"per_row": 101}, "per row: got 101 negatives, expected at most top_k, 100"),
         ({"scns_temperature": 0.0}, "scns temperature: got 0.0, expected a finite number above 0"),
+        ({"mixup_beta": float("inf")}, "mixup beta: got inf"),
+        ({"mixup_beta": 1, "as_batches": True}, "mixup beta: a plan stores no coefficients"),
+        ({"level": "class"}, "level: class needs classes"),
+        ({"level": "row"}, "level: got 'row', expected instance or class"),
         ({"label_table": "a.parquet"}, "label table: given without --group-column"),
     ],
 )
@@ -124,9 +169,13 @@ def test_options_that_do_not_fit(options, says):
         ScnsOptions(**options)
 
 
-def test_data_that_does_not_fit(make):
+def test_data_that_does_not_fit(make, tmp_path):
     embeddings = make(20)
     with pytest.raises(InputError, match="row 0 has 19 rows to draw from, expected at least 20"):
         make_table(embeddings, per_row=20)
     with pytest.raises(InputError, match="got 10, expected at most 7 in batches of 8"):
         plan(embeddings, planner="scns", batch_size=8, as_batches=True)
+    table = columns(tmp_path / "rows.parquet", one=[1] * 20, some=[None, *range(19)])
+    for column, says in (("one", "got 1 class"), ("some", "1 rows have none, first row 0")):
+        with pytest.raises(InputError, match=says):
+            make_table(embeddings, level="class", label_column=column, label_table=table, per_row=2)

@@ -26,6 +26,13 @@ class ChainOptions(GuardOptions, PassOptions, PlannerOptions):
         "more]",
         ge=2,
     )
+    hardness: float = option(
+        1.0,
+        "Quantile of the similarities that the next row has: 1 is the most similar row "
+        "(GRIT), less is milder (FALCON).",
+        ge=0,
+        le=1,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -3,7 +3,9 @@
 Byun et al., "GRIT-VLP: Grouped Mini-batch Sampling for Efficient Vision and Language Pre-training",
 ECCV 2022 (arXiv 2208.04060), section 4.1: rows are dealt to search spaces at random. In a space, a
 chain goes from a random x to the most similar y that is left, then to the most similar x that is
-left, and so on.
+left, and so on. Kim, Shim and Lee, "FALCON: False-Negative Aware Learning of Contrastive
+Negatives in Vision-Language Alignment", CVPR 2026 (arXiv 2505.11192), take the similarity at a
+quantile instead of the largest.
 """
 
 import numpy as np
@@ -29,7 +31,7 @@ def chain(embeddings: Embeddings, options: ChainOptions, runtime: Runtime) -> Dr
     Args:
         embeddings: N pairs of d dimensions. Spaces of M rows take N M d multiply-adds and N M / 2
             comparisons, on the CPU, and at most 16 M^2 bytes for each thread.
-        options: spaces, guard and batches.
+        options: spaces, hardness, guard and batches.
         runtime: threads, memory budget, seed of the spaces and of the first row of each, progress.
 
     Returns:
@@ -63,6 +65,7 @@ def chain(embeddings: Embeddings, options: ChainOptions, runtime: Runtime) -> Dr
             similarities,
             np.ascontiguousarray(similarities.T),
             start,
+            options.hardness,
             np.maximum(judged, judged.T) if guard.ceilings is not None else judged,
             np.take(codes, rows, axis=1) if len(codes) else codes,
             ceilings[rows] if len(ceilings) else ceilings,
@@ -94,22 +97,24 @@ def _similarities(embeddings: Embeddings, rows: Int64Array, similarity: str) -> 
 
 
 @njit
-def _follow(forward, backward, start, judged, codes, ceilings):  # type: ignore[no-untyped-def]
+def _follow(forward, backward, start, hardness, judged, codes, ceilings):  # type: ignore[no-untyped-def]
     """Return the chain, int64 (m,), and the sum of the similarities of its steps.
 
     Args:
         forward: float32 (m, m), s_ij.
         backward: its transpose.
         start: the first row.
+        hardness: a quantile.
         judged: float32 (m, m), the larger of s_ij and s_ji, which the guard compares with ceilings.
         codes, ceilings: of `Guard.compiled`.
 
-    The next row is the most similar of the rows that are left and that the guard allows in a batch
+    The next row is at the quantile of the rows that are left and that the guard allows in a batch
     with the last row; of all rows that are left, if it allows none. Of rows with equal
-    similarities, the lower row is next.
+    similarities, the lower row counts as more similar.
     """
     m = len(forward)
     order, left = np.empty(m, np.int64), np.arange(m)
+    candidates, values = np.empty(m, np.int64), np.empty(m, np.float32)
     here, place, total = start, start, 0.0
     for step in range(m):
         order[step] = here
@@ -118,12 +123,17 @@ def _follow(forward, backward, start, judged, codes, ceilings):  # type: ignore[
             break
         ahead = backward if step % 2 else forward
         rest = left[: m - step - 1]
-        place, allowed = 0, False
+        count = 0
         for k in range(rest.size):
-            free = _allowed(here, rest[k], judged[here], codes, ceilings)
-            nearer = ahead[here, rest[k]] > ahead[here, rest[place]]
-            if (free and not allowed) or (free == allowed and nearer):
-                place, allowed = k, free
+            if _allowed(here, rest[k], judged[here], codes, ceilings):
+                candidates[count] = k
+                count += 1
+        if count == 0:
+            count = rest.size
+            candidates[:count] = np.arange(count)
+        for c in range(count):
+            values[c] = ahead[here, rest[candidates[c]]]
+        place = candidates[_ranked(values[:count], np.int64((1 - hardness) * (count - 1)))]
         total += ahead[here, rest[place]]
         here = rest[place]
     return order, total
@@ -135,3 +145,49 @@ def _allowed(i, j, judged, codes, ceilings):  # type: ignore[no-untyped-def]
     return not apart(i, j, codes) and (
         ceilings.size == 0 or judged[j] < min(ceilings[i], ceilings[j])
     )
+
+
+@njit
+def _ranked(values, rank):  # type: ignore[no-untyped-def]
+    """The place of the value of a rank. The largest value has rank 0; equal values keep their
+    order."""
+    if rank == 0:
+        return np.argmax(values)
+    value = _select(values.copy(), values.size - 1 - rank)
+    above = 0
+    for other in values:
+        above += other > value
+    equal = rank - above
+    for place in range(values.size):
+        if values[place] == value:
+            if equal == 0:
+                return place
+            equal -= 1
+    return 0  # not reached
+
+
+@njit
+def _select(values, rank):  # type: ignore[no-untyped-def]
+    """The value of a rank, where the smallest has rank 0 (Hoare, "Algorithm 65: find", 1961).
+
+    Reorders the values, many of which may be equal. `np.partition` takes numba 4 s to compile.
+    """
+    low, high = 0, values.size - 1
+    while low < high:
+        pivot = values[(low + high) // 2]
+        i, j = low, high
+        while i <= j:
+            while values[i] < pivot:
+                i += 1
+            while values[j] > pivot:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                i, j = i + 1, j - 1
+        if rank <= j:
+            high = j
+        elif rank >= i:
+            low = i
+        else:
+            break
+    return values[rank]

@@ -26,6 +26,7 @@ class Draft:
         offsets: integers (batches + 1,), where each batch starts. These batches stay as they are,
             except for an incomplete last step.
         leftover: whether the last of these batches stays last when batches are shuffled.
+        repeatable: whether an incomplete step may be filled with the batches before it.
         guard: the guard by which the batches are repaired at the end; None for no repair.
         kinds: integers (N,), the kind of each row. Repair keeps the kind of the row in every place.
             None if there is one kind.
@@ -38,6 +39,7 @@ class Draft:
     rows: ArrayLike
     offsets: ArrayLike | None = None
     leftover: bool = False
+    repeatable: bool = True
     guard: Guard | None = None
     kinds: NDArray[np.int64] | None = None
     refined: bool = False
@@ -52,9 +54,13 @@ class Mined:
     Attributes:
         negatives: int64 (n, M), those of each anchor.
         probabilities: float32 (n, M), of drawing each negative; None if they are not drawn.
+        mixup: float32 (n, M), coefficients of latent mixup, or None.
         anchors: int64 (n,), the rows that have negatives; None for all N.
+        facts: metrics of the table.
     """
 
     negatives: ArrayLike
     probabilities: ArrayLike | None = None
+    mixup: ArrayLike | None = None
     anchors: ArrayLike | None = None
+    facts: Facts = field(default_factory=dict)

@@ -41,7 +41,7 @@ def finish(
     batching, num_rows = options.batching(), embeddings.num_rows
     reference = draft.guard.reference if draft.guard else None
     stored = {**stored_reference(reference), **draft.stored}
-    provenance = _provenance(planner, embeddings, options, runtime, stored)
+    provenance = _provenance(planner, embeddings, options, runtime, stored=stored)
     shuffle = runtime.generator(SHUFFLE)
     if draft.offsets is None:
         plan = Plan.cut(
@@ -54,7 +54,7 @@ def finish(
             whole = count - draft.leftover  # the leftover stays last
             order = np.append(shuffle.permutation(whole), np.arange(whole, count))
             rows, offsets = take_batches(rows, offsets, order)
-        rows, offsets = _whole_steps(rows, offsets, batching)
+        rows, offsets = _whole_steps(rows, offsets, draft.repeatable, batching)
         plan = Plan.from_batches(rows, offsets, batching, num_rows=num_rows, provenance=provenance)
     if (draft.guard or not draft.refined) and isinstance(options, PassOptions):
         plan = _refined(plan, draft, embeddings, options, runtime)
@@ -67,7 +67,7 @@ def finish_table(
     """Turn mined negatives into a table with metadata."""
     negatives = np.asarray(mined.negatives)
     certain = mined.probabilities is None
-    provenance = _provenance(planner, embeddings, options, runtime, {})
+    provenance = _provenance(planner, embeddings, options, runtime, metrics=mined.facts)
     metadata = PlanMetadata.stamped(
         options.batching(), provenance, embeddings.num_rows, partitions_rows=False
     )
@@ -75,6 +75,7 @@ def finish_table(
         np.arange(len(negatives)) if mined.anchors is None else np.asarray(mined.anchors),
         negatives,
         np.ones(negatives.shape, np.float32) if certain else np.asarray(mined.probabilities),
+        None if mined.mixup is None else np.asarray(mined.mixup),
         metadata,
     )
 
@@ -84,13 +85,16 @@ def _provenance(
     embeddings: Data,
     options: PlannerOptions,
     runtime: Runtime,
-    stored: Mapping[str, Any],
+    *,
+    stored: Mapping[str, Any] = {},
+    metrics: Mapping[str, Any] = {},
 ) -> Provenance:
     return Provenance(
         planner=planner,
         options={**recorded(options), **stored},
         seed=runtime.seed,
         fingerprint=embeddings.fingerprint,
+        metrics=dict(metrics),
     )
 
 
@@ -123,7 +127,7 @@ def _with_kinds_as_before(rows: Int64Array, plan: Plan, kinds: Int64Array) -> In
 
 
 def _whole_steps(
-    rows: Int64Array, offsets: Int64Array, batching: Batching
+    rows: Int64Array, offsets: Int64Array, repeatable: bool, batching: Batching
 ) -> tuple[Int64Array, Int64Array]:
     """Make the last step whole: the tail ``drop`` leaves out an incomplete last step, other tails
     fill it with the batches before it."""
@@ -139,5 +143,11 @@ def _whole_steps(
     whole = count - left
     if batching.tail == "drop":
         return rows[: offsets[whole]], offsets[: whole + 1]
+    if not repeatable:
+        raise InputError(
+            f"world size: got {at_once} devices for {count} batches, which a part of an epoch "
+            f"cannot repeat; make --num-batches a multiple of {at_once}, or use --tail drop, which "
+            "leaves rows to the next part"
+        )
     last = np.arange(count - at_once, count)
     return take_batches(rows, offsets, np.append(np.arange(whole), last))

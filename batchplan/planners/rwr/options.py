@@ -1,8 +1,11 @@
 """Options of `rwr`."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from numbers import Real
+from typing import Any, Literal
 
+from batchplan.errors import InputError
 from batchplan.guard.options import GuardOptions
 from batchplan.options import option
 from batchplan.planners.common.options import PassOptions, PlannerOptions
@@ -12,8 +15,10 @@ from batchplan.planners.common.options import PassOptions, PlannerOptions
 class RwrOptions(GuardOptions, PassOptions, PlannerOptions):
     """Options of `rwr`.
 
+    ``restart`` may also be given as a number, and ``exclude`` as any sequence of paths.
+
     Raises:
-        InputError: as its bases; a number out of its range.
+        InputError: as its bases; a number out of its range, or options that exclude each other.
     """
 
     candidate_rows: int = option(
@@ -23,15 +28,62 @@ class RwrOptions(GuardOptions, PassOptions, PlannerOptions):
     walk: Literal["rwr", "rw", "bfs"] = option(
         "rwr", "Random walk with restart, without, or breadth first."
     )
-    restart: float = option(
-        0.2,
-        "Probability that rwr returns to the first row of the batch before a move.",
-        ge=0,
-        le=1,
+    restart: str = option(
+        "0.2",
+        "Probability that rwr returns to the first row of the batch before a move; 0.2:0.05 "
+        "changes it linearly with --progress.",
     )
+    progress: float = option(0.0, "Share of the training that is done.", ge=0, le=1)
     coverage: Literal["partition", "independent"] = option(
         "partition", "Every row once, or independent batches."
     )
+    num_batches: int | None = option(
+        None, "Number of batches to plan.  [default: N / B, rounded up]", ge=1
+    )
+    exclude: list[str] | None = option(
+        None,
+        "Plan whose rows are used already. Repeatable.",
+        kind="path",
+    )
+
+    def __post_init__(self) -> None:
+        restart: Any = self.restart
+        if type(restart) is not bool and isinstance(restart, Real):
+            object.__setattr__(self, "restart", str(restart))
+        exclude: Any = self.exclude
+        if isinstance(exclude, Sequence) and not isinstance(exclude, str):
+            object.__setattr__(self, "exclude", tuple(map(str, exclude)) or None)
+        super().__post_init__()
+        self.restart_now()
+        if self.exclude and self.coverage == "independent":
+            raise InputError("exclude: needs --coverage partition; independent batches may repeat")
+        if self.tail == "pad" and self.coverage == "partition" and self.is_part():
+            raise InputError(
+                "tail: got pad, expected keep or drop with --num-batches or --exclude, as the rows "
+                "to pad with may be in another plan"
+            )
+
+    def is_part(self) -> bool:
+        """Whether the plan may be only a part of an epoch."""
+        return self.num_batches is not None or self.exclude is not None
 
     def makes_partition(self) -> bool:
-        return self.coverage == "partition"
+        return self.coverage == "partition" and not self.is_part()
+
+    def restart_now(self) -> float:
+        """The restart probability after ``progress`` of the training (section 5.3).
+
+        Raises:
+            InputError: ``restart`` is not a probability, or two with a colon between them.
+        """
+        parts = self.restart.split(":")
+        try:
+            first, last = float(parts[0]), float(parts[-1])
+        except ValueError:
+            first = last = -1.0
+        if len(parts) > 2 or not (0 <= first <= 1 and 0 <= last <= 1):
+            raise InputError(
+                f"restart: got {self.restart!r}, expected a probability from 0 to 1, or two as in "
+                "0.2:0.05"
+            )
+        return first + (last - first) * float(self.progress)

@@ -56,20 +56,32 @@ class Walked:
     strays: int
 
 
-def disjoint(walker: Walker, batch_size: int, advance: Callable[[int], None]) -> Walked:
-    """Collect batches of all rows one after the other, so that each row is in one batch.
+def disjoint(
+    walker: Walker,
+    used: NDArray[np.bool_],
+    batch_size: int,
+    num_rows: int,
+    first_batch: int,
+    advance: Callable[[int], None],
+) -> Walked:
+    """Collect batches one after the other, of rows that are in no earlier batch.
 
     Args:
         walker: how to collect.
-        batch_size: rows of a batch; the last one may be shorter.
+        used: bool (N,), marks rows that must not be taken; rows that are taken are marked.
+        batch_size: rows of a batch; the last is shorter if ``num_rows`` is not a multiple.
+        num_rows: rows to take in total, at most those without a mark.
+        first_batch: number of the first batch, which decides its random numbers.
         advance: called with the number of rows taken.
     """
-    n = len(walker.order)
-    used, reached = np.zeros(n, np.bool_), np.zeros(n, np.int32)
-    rows, tally = np.empty(n, np.int64), np.zeros(2, np.int64)
+    reached = np.zeros(len(used), np.int32)
+    rows = np.empty(num_rows, np.int64)
+    tally = np.zeros(2, np.int64)
+    step = _AT_ONCE * batch_size
     cursor = 0
-    for first in range(0, -(-n // batch_size), _AT_ONCE):
-        block = rows[first * batch_size : (first + _AT_ONCE) * batch_size]
+    for start in range(0, num_rows, step):
+        block = rows[start : start + step]
+        first = first_batch + start // batch_size
         cursor = _collect(block, batch_size, first, walker, cursor, used, reached, tally)
         advance(len(block))
     return Walked(rows, *tally.tolist())
@@ -86,16 +98,16 @@ def independent(
         num_batches: number of batches.
         advance: called with the number of rows taken.
     """
-    n = len(walker.order)
-    rows, total = np.empty(num_batches * batch_size, np.int64), np.zeros(2, np.int64)
+    rows = np.empty(num_batches * batch_size, np.int64)
 
     def work(first: int) -> tuple[int, NDArray[np.int64]]:
         block = rows[first * batch_size : (first + _AT_ONCE) * batch_size]
         tally = np.zeros(2, np.int64)
-        used, reached = np.zeros(n, np.bool_), np.zeros(n, np.int32)
+        used, reached = (np.zeros(len(walker.order), kind) for kind in (np.bool_, np.int32))
         _collect(block, batch_size, first, walker, -1, used, reached, tally)
         return len(block), tally
 
+    total = np.zeros(2, np.int64)
     for done, tally in in_order(work, range(0, num_batches, _AT_ONCE)):
         total += tally
         advance(done)

@@ -1,6 +1,7 @@
 """Options of `scns`."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from batchplan.errors import InputError
 from batchplan.options import option
@@ -12,17 +13,34 @@ class ScnsOptions(TableOptions):
     """Options of `scns`.
 
     Raises:
-        InputError: as its bases; more negatives per row than rows to draw from.
+        InputError: as its bases; the class level without labels.
     """
 
-    top_k: int = option(100, "Most similar rows to draw from.", ge=1)
+    level: Literal["instance", "class"] = option(
+        "instance",
+        "Draw from the most similar rows or classes.",
+    )
+    top_k: int = option(100, "Most similar rows, or classes, to draw from.", ge=1)
     scns_temperature: float = option(0.1, "Temperature of the softmax. Lower is harder.", gt=0)
     per_row: int = option(10, "Negatives per row.", ge=1)
+    label_column: str | None = option(
+        None, "Column of classes. No row gets a negative of its own class.", kind="column"
+    )
+    mixup_beta: float | None = option(
+        None, "Add mixup coefficients, drawn from Beta(beta, beta).", gt=0
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.per_row > self.top_k:
+        if self.level == "class" and self.label_column is None:
+            raise InputError("level: class needs classes; name their column with --label-column")
+        if self.level == "instance" and self.per_row > self.top_k:
             raise InputError(
                 f"per row: got {self.per_row} negatives, expected at most top_k, {self.top_k}, "
                 "because those of a row are distinct"
             )
+        if self.mixup_beta is not None and self.as_batches:
+            raise InputError("mixup beta: a plan stores no coefficients; make a table")
+
+    def columns(self) -> tuple[str | None, ...]:
+        return (self.label_column, self.group_column)

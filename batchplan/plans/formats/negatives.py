@@ -21,9 +21,10 @@ DTYPES: dict[str, type[np.generic]] = {
     "anchors": np.int64,
     "negatives": np.int64,
     "probabilities": np.float32,
+    "mixup": np.float32,
 }
 Arrays = Mapping[str, NDArray[Any]]
-"""By a name of `DTYPES`: (n,) for the anchors, (n, M) for the others."""
+"""By a name of `DTYPES`: (n,) for the anchors, (n, M) for the others; mixup may be missing."""
 
 _KEY = b"batchplan-negatives"
 _ROW_GROUP = 1 << 16
@@ -74,7 +75,8 @@ def read(path: Path) -> tuple[dict[str, NDArray[Any]], Document]:
             f"{path}: is not a table of negatives, as the planners scns and hardneg write; is it a "
             "plan or embeddings?"
         )
-    return {name: _array(table, name, path) for name in DTYPES}, parse_document(stored, str(path))
+    names = [name for name in DTYPES if name != "mixup" or name in table.column_names]
+    return {name: _array(table, name, path) for name in names}, parse_document(stored, str(path))
 
 
 def _batches(arrays: Arrays, ids: Any) -> Iterator[pa.RecordBatch]:

@@ -49,9 +49,9 @@ def measure(data: Path, effort: Effort) -> dict[str, Any]:
         for seed in range(effort.seeds):
             plan = batchplan.plan(
                 embeddings, planner="rwr", batch_size=BATCH_SIZE, coverage="independent",
-                guard=False, seed=seed, device="cpu", **options,
+                num_batches=effort.batches, guard=False, seed=seed, device="cpu", **options,
             )  # fmt: skip
-            seen.append(negatives(x, y, labels, stacked(plan)[: effort.batches]))
+            seen.append(negatives(x, y, labels, stacked(plan)))
         found[name] = by_kind(seen)
     return found
 
