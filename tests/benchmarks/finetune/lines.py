@@ -74,6 +74,10 @@ LINES = {
     "b3": Line("B3", planner="b3", plan=LATER, rates_of="planned-later"),
     "grit": Line("GRIT", planner="chain", plan=LATER, rates_of="planned-later"),
     "gcbs": Line("GCBS", planner="gcbs", plan=LATER, rates_of="planned-later"),
+    "planned-4": Line("planned, 4 mega-batches", planner="partition",
+                      plan={**LATER, "mega_batches": 4}, rates_of="planned-later"),
+    "planned-strict": Line("planned, guard at 80%", planner="partition",
+                           plan={**LATER, "relative_margin": 0.2}, rates_of="planned-later"),
     "planned-fresh": Line("planned, fresh embeddings", planner="partition",
                           plan={"embeddings": "fresh", "random_epochs": 0}),
 }  # fmt: skip
