@@ -24,7 +24,6 @@ from batchplan.files.folders import resumable_folder
 from batchplan.files.inputs import PathLike, listed
 from batchplan.files.reading import read_regular
 from batchplan.keywords import EmbedKeywords
-from batchplan.materialize.joining import content, lengths_of
 from batchplan.materialize.reading.source import Source
 from batchplan.options import with_options
 from batchplan.plans.output import check_folder
@@ -235,8 +234,8 @@ def _digest(source: Source) -> str:
                     "the row"
                 )
             stored = column.cast(pa.large_binary())
-            digests[0].update(content(stored))
-            digests[1].update(lengths_of(stored).data)
+            digests[0].update(b"".join(stored.to_pylist()))
+            digests[1].update(pc.binary_length(stored).to_numpy().tobytes())
         row += len(batch)
     whole = b"".join(part.digest() for part in (*texts, *lengths))
     return f"b2:{hashlib.blake2b(whole, digest_size=16).hexdigest()}"
