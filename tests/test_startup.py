@@ -6,6 +6,8 @@ import sys
 import time
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 HEAVY = {"torch", "numba", "llvmlite", "pyarrow", "scipy", "numpy", "pandas", "rich"}
@@ -59,6 +61,21 @@ def test_what_compares_no_rows_loads_neither_torch_nor_numba(command, tmp_path, 
     modules = imported("-m", "batchplan", *command.split())
     assert "numpy" in modules
     assert not modules & {"torch", "numba", "scipy", "pyarrow"}
+
+
+@pytest.mark.parametrize("vectors", ["fixed_size_list", "list"])
+def test_reading_parquet_does_not_load_pandas(vectors, tmp_path, monkeypatch):
+    """It is installed here, as pyarrow would import it only then."""
+    pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)
+    numbers = pa.array(np.random.default_rng(0).standard_normal(48 * 8), pa.float32())
+    x = pa.FixedSizeListArray.from_arrays(numbers, 8)
+    if vectors == "list":
+        x = x.cast(pa.list_(pa.float32()))
+    pq.write_table(pa.table({"id": range(48), "x": x}), "pairs.parquet")
+    modules = imported("-m", "batchplan", "random", "pairs.parquet", "--single", "-b", "8", "-q")
+    assert "pyarrow" in modules
+    assert "pandas" not in modules
 
 
 def test_the_start_of_the_process_is_told(tmp_path, monkeypatch):

@@ -41,7 +41,7 @@ def matrix_of(column: pa.Array, dim: int, place: Callable[[int], str]) -> NDArra
         row = pc.index(column.is_null(), True).as_py()
         raise InputError(f"{place(row)}: got null, expected a vector; fill or drop the row")
     if not hasattr(column.type, "list_size"):
-        lengths = np.diff(column.offsets.to_numpy())
+        lengths = np.diff(_numbers(column.offsets))
         if (ragged := np.flatnonzero(lengths != dim)).size:
             row = int(ragged[0])
             raise InputError(
@@ -55,8 +55,17 @@ def matrix_of(column: pa.Array, dim: int, place: Callable[[int], str]) -> NDArra
             f"{place(row)}: got null as element {element} (of {values.null_count} nulls), expected "
             "numbers; recompute or drop the row"
         )
-    matrix: NDArray[Any] = values.to_numpy().reshape(len(column), dim)
-    return matrix
+    return _numbers(values).reshape(len(column), dim)
+
+
+def _numbers(values: pa.Array) -> NDArray[Any]:
+    """Return the numbers of an array without nulls, not copied. ``to_numpy`` of pyarrow would do
+    the same, but imports pandas if it is installed, which takes longer than reading small data."""
+    dtype = np.dtype(values.type.to_pandas_dtype())
+    data = values.buffers()[1]
+    if not len(values) or data is None:
+        return np.empty(0, dtype)
+    return np.frombuffer(data, dtype, len(values), values.offset * dtype.itemsize)
 
 
 def matrices_of(values: Any, where: str) -> Iterator[NDArray[Any]]:
