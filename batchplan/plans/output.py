@@ -59,6 +59,8 @@ def check_place(output: Path) -> None:
         ) from error
     try:
         check_parent(output, real)
+        if real.is_symlink():  # only links to themselves are not resolved
+            raise InputError(f"{output}: is a symbolic link that leads to itself; remove it")
         if output.is_dir():
             raise InputError(
                 f"{output}: is a directory, expected a file; add a name, such as plan.npy"

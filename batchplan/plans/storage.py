@@ -3,13 +3,15 @@
 A format with a sidecar has two files, which cannot be replaced at once: a save puts the sidecar in
 place first, then the rows. If a process is killed in between, the old rows, or none, are next to
 the new sidecar, and the old sidecar is at `atomic.older_path`. The digest in a sidecar says which
-rows it belongs to. So loading takes the sidecar that fits, also while a save is running.
+rows it belongs to. So loading takes the sidecar that fits, also while a save is running, and the
+next save after a kill restores the old sidecar first.
 """
 
 import hashlib
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +20,9 @@ import numpy as np
 
 from batchplan.errors import InputError, OutputError
 from batchplan.extras import missing_told
-from batchplan.files.atomic import is_older, write_files
+from batchplan.files.atomic import is_older, older_path, output_errors, remove, write_files
 from batchplan.files.inputs import PathLike
+from batchplan.files.locks import folders_locked
 from batchplan.files.reading import open_regular
 from batchplan.files.remote import no_url
 from batchplan.files.sidecar import opened_with_sidecars, sidecar_path
@@ -77,6 +80,7 @@ def write_plan(
     contents = Contents(rows, offsets, document, ids)
     if not form.sidecar:
         return write_files({path: lambda stream: form.write(stream, contents)})
+    _finish_killed_save(path, form)
     sidecar = document_bytes(document, indent=2) + b"\n"
     write_files({sidecar_path(path): sidecar, path: lambda stream: form.write(stream, contents)})
 
@@ -155,6 +159,36 @@ def _described(contents: Contents, sidecar: Path, text: bytes) -> Contents:
     if not text and is_older(sidecar):
         return contents
     return replace(contents, document=parse_document(text, str(sidecar)))
+
+
+def _finish_killed_save(path: Path, form: PlanFormat) -> None:
+    """After a save that was killed between its two files, restore the sidecar of the rows."""
+    sidecar = sidecar_path(path)
+    older = older_path(sidecar)
+    if not older.exists():
+        return
+    with folders_locked([older.parent]) as alone, output_errors(sidecar):
+        if not alone or not older.exists():  # a save is running, or has just ended
+            return
+        if not path.exists() or _fitting(path, form) == older:
+            if older.stat().st_size:
+                os.replace(older, sidecar)
+            else:
+                sidecar.unlink(missing_ok=True)
+        remove(older)
+
+
+def _fitting(path: Path, form: PlanFormat) -> Path | None:
+    """The sidecar of the rows of a plan; None if there is none, or if a file cannot be read, since
+    the next save replaces both."""
+    with suppress(InputError):
+        contents, sidecars = _read(path, form)
+        for home, text in sidecars.items():
+            with suppress(ForeignMetadataError):
+                document = _described(contents, home, text).document
+                if document is None or _with_metadata(contents, document, ""):
+                    return home
+    return None
 
 
 def _with_metadata(contents: Contents, document: Document, where: str) -> Parts:

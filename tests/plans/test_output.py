@@ -70,6 +70,16 @@ def test_paths_that_cannot_be_written(tmp_path):
     check_output("-")
 
 
+def test_a_link_that_leads_to_itself(tmp_path):
+    (tmp_path / "a.npy").symlink_to("b.npy")
+    (tmp_path / "b.npy").symlink_to("a.npy")
+    for force in (False, True):
+        refused(tmp_path / "a.npy", "is a symbolic link that leads to itself", force=force)
+    (tmp_path / "c.npy.json").symlink_to("c.npy.json")
+    refused(tmp_path / "c.npy", "c.npy.json: is a symbolic link that leads to itself", force=True)
+    assert (tmp_path / "a.npy").is_symlink()
+
+
 def test_names_that_are_too_long(tmp_path):
     """That of the metadata counts too, in bytes."""
     most = os.pathconf(tmp_path, "PC_NAME_MAX")
