@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -86,23 +87,34 @@ class Failure:
 def run_child(job: Job, folder: Path) -> Cost | Failure:
     """Do a job in its own process, which writes the plan to `PLAN` in the folder."""
     job.write(folder)
-    # With -P, files of the working directory, such as random.py, are not imported.
-    command = [sys.executable, "-P", "-m", _CHILD, job.setting.planner, os.fspath(folder)]
-    ends = os.pipe()  # the child ends when its end closes, see child.py
-    with (
-        os.fdopen(ends[0], "rb") as watched,
-        os.fdopen(ends[1], "wb") as held,
-        subprocess.Popen(
-            command, stdin=watched, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-            encoding="utf-8", errors="replace",
-        ) as process,
-    ):  # fmt: skip
+    started: list[subprocess.Popen[str]] = []
+    ends = os.pipe()  # the child ends when this process ends, see child.py
+    watched, held = os.fdopen(ends[0], "rb"), os.fdopen(ends[1], "wb")
+
+    def start() -> None:
+        # With -P, files of the working directory, such as random.py, are not imported.
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "-P", "-m", _CHILD, job.setting.planner, os.fspath(folder)],
+                stdin=watched, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                encoding="utf-8", errors="replace",
+            )
+        )  # fmt: skip
+
+    # An interrupt may stop the main thread while it starts the process, which then could not be
+    # ended. A second thread starts it completely or not at all. `submit(int)` starts this thread.
+    with watched, held, ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result()
         try:
-            messages = process.communicate()[1]
+            pool.submit(start).result()
+            messages = started[0].communicate()[1]
         except BaseException:
-            held.close()
-            end_process(process)
+            pool.shutdown()
+            held.close()  # so the child ends
+            for process in started:
+                end_process(process)
             raise
-    if process.returncode:
-        return Failure(process.returncode, reason(process.returncode, messages))
+    status = started[0].returncode
+    if status:
+        return Failure(status, reason(status, messages))
     return Cost(**parse_json((folder / COST).read_bytes()))
