@@ -162,6 +162,14 @@ class PlanBatchSampler:
         self._plan, self.epoch = plan, epoch
         self.start_at(position)
 
+    def __getattr__(self, name: str) -> Any:
+        if name != "batch_size":
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        raise AttributeError(
+            'batch_size: not known with rank="all"; a trainer that asks for it trains on several '
+            "data sets: pass PlannedEpochs the same dictionary"
+        )
+
     def __call__(self, dataset: Sized, batch_size: int, **options: Any) -> Any:
         """Return this sampler, for sentence-transformers, which calls its ``batch_sampler`` with
         the data set, the batch size per device and more that the plan decides. For an evaluation,
