@@ -9,7 +9,7 @@ from batchplan.errors import MissingPackageError
 
 DISTRIBUTION = "batchplanner"  # on PyPI, where another project is called batchplan
 # Those of every installation except ``pip install --no-deps``, which reads plans with NumPy.
-_USUAL = ("llvmlite", "numba", "numpy", "pyarrow", "pymetis", "rich", "scipy", "torch", "typer")
+_USUAL = ("llvmlite", "numba", "numpy", "pyarrow", "rich", "scipy", "torch", "typer")
 _INSTALLED_BY = {
     **dict.fromkeys(_USUAL, DISTRIBUTION),
     "jinja2": f"'{DISTRIBUTION}[report]'",

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import tempfile
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -48,17 +47,12 @@ def pytest_unconfigure(config):
 
 @pytest.fixture(autouse=True, scope="session")
 def _made_once():
-    """What takes longer than most tests: the commands, and processes of METIS, which plans share
-    here instead of starting their own."""
+    """The commands, which take longer than most tests."""
     import typer.testing
 
-    from batchplan.graph.cutters import Cutters
-    from batchplan.planners.partition import together
-
     commands = functools.cache(typer.main.get_command)
-    with pytest.MonkeyPatch.context() as patch, Cutters() as cutters:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(typer.testing, "_get_command", commands)
-        patch.setattr(together, "Cutters", lambda: nullcontext(cutters))
         yield
 
 

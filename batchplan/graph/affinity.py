@@ -27,7 +27,7 @@ from batchplan.kernels import njit, place_of
 from batchplan.runtime import Runtime, full_float32
 from batchplan.threads import block_height, in_blocks
 
-_BYTES = 140  # per listed neighbour: united both ways, weighed, and partitioned by METIS
+_BYTES = 140  # per listed neighbour: united both ways, weighed, and cut into parts
 _SAMPLED = 256  # rows that represent all others
 _ROWS_AT_ONCE = 4096
 _SAMPLE = 5  # the generator stream of the sample

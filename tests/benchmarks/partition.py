@@ -21,7 +21,7 @@ HARDEST: dict[str, Any] = {"guard": False, "mega_batches": 1}
 SETTINGS = [(64, 0.05), (256, 0.05), (64, 0.02), (64, 0.1)]
 PLANS: dict[str, tuple[str, dict[str, Any]]] = {
     "partition --no-guard --mega-batches 1": ("partition", HARDEST),
-    "the same with --refine 0 (METIS, exact sizes)": ("partition", {**HARDEST, "refine": 0}),
+    "the same with --refine 0 (parts of exact sizes)": ("partition", {**HARDEST, "refine": 0}),
     "partition --no-guard": ("partition", {"guard": False}),
     "gcbs": ("gcbs", {"guard": False}),
     "gcbs --refine 4": ("gcbs", {"guard": False, "refine": 4}),

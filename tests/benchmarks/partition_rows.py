@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 import batchplan
 from batchplan.graph.affinity import affinity_graph
-from batchplan.graph.cutters import Cutters
-from batchplan.graph.multilevel import sized_parts
+from batchplan.graph.parts import parts_of
 from batchplan.refinement import Passes, make_objective, refine_rows
 from batchplan.runtime import Runtime, peak_memory
 
@@ -55,10 +54,7 @@ def main() -> None:
     del sides, lists
     began = time.perf_counter()
     sizes = np.diff(np.append(np.arange(0, count, BATCH), count))
-    with Cutters() as cutters:
-        graph = affinity.indptr, affinity.indices, affinity.weights
-        labels = cutters.cut(graph, len(sizes), 0)
-    rows = np.argsort(sized_parts(affinity, labels, sizes), kind="stable")
+    rows = np.argsort(parts_of(affinity, sizes, runtime.generator()), kind="stable")
     split = time.perf_counter()
     offsets = np.append(0, np.cumsum(sizes))
     made = refine_rows(rows, offsets, objective, affinity, runtime, Passes(most=PASSES))

@@ -94,14 +94,13 @@ def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
 
 def run(folder: Path, plan: Path, *options: str) -> dict[str, object]:
     """Run ``batchplan partition`` over the shards of a folder: its summary, the seconds of the
-    whole process, and the most memory that it and its children held without mapped files."""
+    whole process, and the most memory that it held without mapped files."""
     command = [sys.executable, "-m", "batchplan", "partition", str(folder / "x"), "--pair"]
     command += [str(folder / "y"), "-o", str(plan), "--force", "--json", *options]
     began = time.perf_counter()
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    peaks = {"self": 0, "all": 0}
-    ended = threading.Event()
-    watcher = threading.Thread(target=_watch, args=[child.pid, peaks, ended])
+    held, ended = [0], threading.Event()
+    watcher = threading.Thread(target=_watch, args=[child.pid, held, ended])
     watcher.start()
     text = child.communicate()[0]
     ended.set()
@@ -114,26 +113,14 @@ def run(folder: Path, plan: Path, *options: str) -> dict[str, object]:
         **{f"  seconds, {stage}": taken for stage, taken in summary["seconds"].items()},
         "mega-batches": summary["mega_batches"],
         "pairs not separated": summary.get("broken_pairs"),
-        "memory without mapped files, GB": peaks["self"] / 1e9,
-        "the same with the processes of METIS, GB": peaks["all"] / 1e9,
+        "memory without mapped files, GB": max(held) / 1e9,
         "peak resident set, GB": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e6,
     }
 
 
-def _watch(pid: int, peaks: dict[str, int], ended: threading.Event) -> None:
+def _watch(pid: int, held: list[int], ended: threading.Event) -> None:
     while not ended.wait(0.1):
-        own = _anonymous(pid)
-        children = Path(f"/proc/{pid}/task/{pid}/children")
-        try:
-            of_threads = [
-                int(other)
-                for task in children.parents[1].iterdir()
-                for other in (task / "children").read_text().split()
-            ]
-        except OSError:  # it just ended
-            of_threads = []
-        peaks["self"] = max(peaks["self"], own)
-        peaks["all"] = max(peaks["all"], own + sum(map(_anonymous, of_threads)))
+        held.append(_anonymous(pid))
 
 
 def _anonymous(pid: int) -> int:

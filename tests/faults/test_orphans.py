@@ -14,15 +14,8 @@ import batchplan
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 
-# C code that keeps the interpreter's lock, as METIS does, so that no other thread runs.
+# C code that keeps the interpreter's lock, so that no other thread runs.
 BUSY = "import ctypes, pathlib; pathlib.Path('busy').touch(); ctypes.PyDLL(None).sleep(600)"
-SERVE = f"from batchplan.graph import metis; metis._cut = lambda *_: exec({BUSY!r}); serve()"
-CUTTING = f"""
-from batchplan.__main__ import main
-from batchplan import processes
-processes._START = processes._START.replace("serve()", {SERVE!r})
-main()
-"""
 LOADER = f"class Busy:\n  def __iter__(self):\n    {BUSY}\n    yield []\n"
 
 
@@ -45,11 +38,10 @@ def runs(process):
 @pytest.mark.parametrize(
     ("command", "busy"),
     [
-        (["-c", CUTTING, "partition", "x.npy", "--single", "-o", "new.npy"], "busy"),
         (["-m", "batchplan", "compare", "x.npy", "--single", "--folder", "kept"], "kept/*.npz"),
         (["-m", "batchplan", "verify-consumption", "plan.npy", "--loader", "loader:Busy"], "busy"),
     ],
-    ids=["partition", "compare", "verify-consumption"],
+    ids=["compare", "verify-consumption"],
 )
 def test_no_process_outlives_the_one_that_started_it(command, busy, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

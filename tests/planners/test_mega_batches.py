@@ -10,7 +10,6 @@ import pytest
 
 from batchplan import InputError
 from batchplan.errors import ResourceError
-from batchplan.graph.cutters import Cutters
 from batchplan.planners import plan
 from batchplan.planners.partition import planner, together
 from batchplan.planners.partition.mega_batch import plan_mega_batch
@@ -82,14 +81,13 @@ def test_one_alone_is_planned_as_among_the_others(way, make, table, monkeypatch)
     runtime = Runtime(device="cpu")
     problem = make_problem(embeddings, options, runtime)
     assert len(planned) == len(problem.mega_batches) == found.metadata.metrics["mega_batches"]
-    with Cutters() as cutters:
-        for number, (order, outcome) in planned.items():
-            one = pickle.loads(pickle.dumps(problem.mega_batches[number]))
-            vectors, reference = problem.vectors(number)
-            alone = plan_mega_batch(vectors, one, options, runtime, cutters, reference)
-            assert np.array_equal(alone.order, order)
-            assert alone.outcome == outcome
-            assert len(order) == one.batch_sizes.sum()
+    for number, (order, outcome) in planned.items():
+        one = pickle.loads(pickle.dumps(problem.mega_batches[number]))
+        vectors, reference = problem.vectors(number)
+        alone = plan_mega_batch(vectors, one, options, runtime, reference)
+        assert np.array_equal(alone.order, order)
+        assert alone.outcome == outcome
+        assert len(order) == one.batch_sizes.sum()
     assert sum(len(order) for order, _ in planned.values()) == len(found.rows) or way.get("tail")
 
 
@@ -105,20 +103,19 @@ def test_no_batch_has_rows_of_two(way, make, table):
         assert len(set(homes[batch].tolist())) == 1
 
 
-def test_memory_decides_how_many_at_once_and_no_byte(make, monkeypatch, use_threads):
+def test_memory_decides_whether_two_at_once_and_no_byte(make, monkeypatch, use_threads):
     embeddings = make(600)
     one = made(embeddings, mega_batches=6)
     use_threads(3)
     seen = []
-    at_once = together._at_once
-    monkeypatch.setattr(together, "_at_once", lambda *a: seen.append(at_once(*a)) or seen[-1])
-    for left in (0, 10**6, 10**12):
+    fits = together._two_fit
+    monkeypatch.setattr(together, "_two_fit", lambda *a: seen.append(fits(*a)) or seen[-1])
+    for left in (0, 10**12):
         with monkeypatch.context() as patched:
             patched.setattr(Runtime, "memory_left", lambda *_, left=left: left)
             patched.setattr(Runtime, "require_memory", lambda *_: None)
             assert same(one, made(embeddings, mega_batches=6))
-    assert seen[0] == 1
-    assert seen[-1] == 3
+    assert seen == [False, True]
 
 
 class Stages:

@@ -81,7 +81,7 @@ def test_the_guard_counts_what_it_cannot_part(make):
     bad = np.maximum(S, S.T) >= np.minimum(ceilings[:, None], ceilings)
     strict, free, priced = (
         made(embeddings, guard=True, relative_margin=0.7, **more)
-        for more in ({"guard_penalty": np.inf}, {"guard_penalty": 0.0}, {"guard_penalty": 0.1})
+        for more in ({"guard_penalty": np.inf}, {"guard_penalty": 0.0}, {"guard_penalty": 0.003})
     )
 
     def inside(one):
@@ -89,7 +89,7 @@ def test_the_guard_counts_what_it_cannot_part(make):
 
     for one in (strict, free, priced):
         assert one.metadata.metrics["broken_pairs"] == inside(one)
-    assert inside(strict) <= inside(priced) < inside(free)
+    assert inside(strict) < inside(priced) < inside(free)
     assert inside(free) < inside(made(embeddings)) / 2
 
 

@@ -96,20 +96,6 @@ def test_same_bytes_as_without_ray(plan_on, same, notes):
     assert not notes["warning"]
 
 
-def test_random_numbers_of_the_worker(plan_on, same, before_each):
-    """METIS draws those of the C library, and so may any thread of Ray."""
-
-    def draw():
-        import ctypes
-        import threading
-
-        rand = ctypes.CDLL(None).rand
-        threading.Thread(target=lambda: [rand() for _ in range(1_000_000)], daemon=True).start()
-
-    before_each(draw)
-    same(plan_on("auto"))
-
-
 def test_options_reach_the_workers(plan_on, chosen):
     options, expected = chosen
     plan = plan_on("auto", **options)

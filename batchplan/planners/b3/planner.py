@@ -2,8 +2,9 @@
 
 Thirukovalluru et al., "Breaking the Batch Barrier (B3) of Contrastive Learning via Smart Batch
 Mining", NeurIPS 2025, arXiv 2505.11293. Each row is linked with the rows y of ranks p to p + m by
-similarity, if the link goes both ways. METIS cuts this graph into clusters of K rows, and each
-batch of B rows combines B / K random clusters. The shared negatives of B3++ are left out.
+similarity, if the link goes both ways. This graph is cut into clusters of K rows (the paper uses
+METIS), and each batch of B rows combines B / K random clusters. The shared negatives of B3++ are
+left out.
 """
 
 import numpy as np
@@ -11,16 +12,16 @@ import numpy as np
 from batchplan.data import Embeddings
 from batchplan.graph.affinity import Affinity
 from batchplan.graph.csr import common_with_transpose
-from batchplan.graph.cutters import Cutters
-from batchplan.graph.multilevel import sized_parts
 from batchplan.graph.neighbors import nearest_neighbors
+from batchplan.graph.parts import parts_of
 from batchplan.planners.b3.options import B3Options
 from batchplan.planners.common.draft import Draft
 from batchplan.runtime import IN_PARTS, Runtime
 from batchplan.typing import Int64Array
 
 _CLUSTERS = 7  # the generator stream that deals clusters to batches
-_BYTES = 60  # per linked row: both directions, and METIS
+_PARTS = 10  # the generator stream of the clusters
+_BYTES = 60  # per linked row: both directions, and the clusters
 
 
 def b3(embeddings: Embeddings, options: B3Options, runtime: Runtime) -> Draft:
@@ -47,10 +48,8 @@ def b3(embeddings: Embeddings, options: B3Options, runtime: Runtime) -> Draft:
     )
     labels = np.zeros(n, np.int64)
     if len(clusters) > 1:
-        with runtime.stage("partition"), Cutters() as cutters:
-            arrays = graph.indptr, graph.indices, graph.weights
-            labels = cutters.cut(arrays, len(clusters), runtime.seed)
-            labels = sized_parts(graph, labels, clusters)
+        with runtime.stage("partition"):
+            labels = parts_of(graph, clusters, runtime.generator(_PARTS))
     order = np.argsort(batch_of_cluster[labels], kind="stable")
     return Draft(rows=order, facts={"edges": len(graph.indices) // 2})
 

@@ -6,7 +6,6 @@ the rows, the `MegaBatch`, the options and the seed.
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,10 +13,10 @@ import numpy as np
 
 from batchplan.data import Data, Embeddings
 from batchplan.graph.affinity import Affinity, neighbor_lists
-from batchplan.graph.cutters import Cutters, Graph
-from batchplan.graph.multilevel import fit_sizes, sized_parts
+from batchplan.graph.parts import parts_of
 from batchplan.graph.probing import probed_neighbors
 from batchplan.graph.screen import arithmetic
+from batchplan.graph.sizes import fit_sizes
 from batchplan.guard.guard import make_guard
 from batchplan.options import Tail
 from batchplan.planners.partition.dealing import shares_of
@@ -28,7 +27,7 @@ from batchplan.refinement.repair import repair_rows
 from batchplan.runtime import Runtime
 from batchplan.typing import Int64Array
 
-Cutting = tuple[Graph, int, int]  # the arguments of `Cutters.cut`
+_PARTS = 10  # the generator stream of the parts
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,12 +91,24 @@ class Planned(NamedTuple):
     outcome: Outcome
 
 
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """What the batches of a mega-batch are made from.
+
+    Attributes:
+        objective: what swaps raise.
+        graph: which rows should share a batch.
+    """
+
+    objective: Objective
+    graph: Affinity
+
+
 def plan_mega_batch(
     embeddings: Data,
     mega_batch: MegaBatch,
     options: PartitionOptions,
     runtime: Runtime,
-    cutters: Cutters,
     reference: Embeddings | None = None,
 ) -> Planned:
     """Plan a mega-batch.
@@ -109,36 +120,26 @@ def plan_mega_batch(
         mega_batch: the rows.
         options: graph, guard, refinement and batches. Options of sources have no effect here.
         runtime: device, memory budget, seed, progress.
-        cutters: the processes that cut graphs.
         reference: of the same n rows, if the guard has one.
 
     Raises:
         InputError: a zero row under cosine.
         ResourceError: not enough memory, or no such device.
     """
-    steps = steps_of(embeddings, mega_batch, options, runtime, reference)
-    try:
-        cutting = next(steps)
-        while True:
-            with runtime.stage("partition"):
-                labels = cutters.cut(*cutting)
-            cutting = steps.send(labels)
-    except StopIteration as end:
-        planned: Planned = end.value
-        return planned
+    prepared = prepare(embeddings, mega_batch, options, runtime, reference)
+    with runtime.stage("partition"):
+        rows = first_batches(prepared, mega_batch, runtime)
+    return refine(prepared, rows, mega_batch, options, runtime)
 
 
-def steps_of(
+def prepare(
     embeddings: Data,
     mega_batch: MegaBatch,
     options: PartitionOptions,
     runtime: Runtime,
     reference: Embeddings | None = None,
-) -> Generator[Cutting, Int64Array, Planned]:
-    """`plan_mega_batch` as a generator, which yields the graph to cut and is sent the labels.
-
-    So one mega-batch can wait for METIS while the process works on another.
-    """
+) -> Prepared:
+    """The objective and the graph of a mega-batch; arguments and errors as of `plan_mega_batch`."""
     guard = make_guard(
         embeddings, runtime, **options.limits(), groups=mega_batch.groups, usual=mega_batch.usual,
         reference=reference,
@@ -157,13 +158,37 @@ def steps_of(
     graph = swap_graph(
         objective, lists, runtime, neighbors=options.neighbors, batch_size=options.rows_together
     )
-    del lists  # as large as the graph, which may wait
-    rows = yield from _first_batches(graph, mega_batch, runtime.seed)
+    return Prepared(objective, graph)
+
+
+def first_batches(prepared: Prepared, mega_batch: MegaBatch, runtime: Runtime) -> Int64Array:
+    """The rows of all batches before any swap, int64 (n,): the batches of the plan to start from,
+    or parts of the graph of exactly the sizes of the batches. It takes one thread."""
+    graph, sizes = prepared.graph, mega_batch.sizes
+    parts = np.zeros(graph.num_rows, np.int64)
+    if mega_batch.start is not None:
+        parts[mega_batch.start] = np.repeat(np.arange(len(sizes)), sizes)
+    elif len(sizes) > 1:
+        parts = parts_of(graph, sizes, runtime.generator(_PARTS))
+    if mega_batch.kinds is not None:
+        parts = fit_sizes(graph, parts, mega_batch.kinds, shares_of(mega_batch.kinds, sizes))
+    return np.argsort(parts, kind="stable")
+
+
+def refine(
+    prepared: Prepared,
+    rows: Int64Array,
+    mega_batch: MegaBatch,
+    options: PartitionOptions,
+    runtime: Runtime,
+) -> Planned:
+    """The batches of a mega-batch after passes of swaps and the repair of what breaks the guard."""
+    objective, graph = prepared.objective, prepared.graph
     offsets = np.append(0, np.cumsum(mega_batch.sizes))
     passes = Passes(most=options.refine or 0)
     refined = refine_rows(rows, offsets, objective, graph, runtime, passes)
     rows, broken = _with_tail(refined.rows, mega_batch), None
-    if guard.active:
+    if objective.guard.active:
         offsets = np.append(0, np.cumsum(mega_batch.batch_sizes))
         rows, broken = repair_rows(rows, offsets, objective, runtime)
     kind = arithmetic(runtime.torch_device())
@@ -180,23 +205,6 @@ def _probed(
         options.neighbors, objective.guard, runtime, objective.reference,
         tuple(objective.negatives),
     )  # fmt: skip
-
-
-def _first_batches(
-    graph: Affinity, mega_batch: MegaBatch, seed: int
-) -> Generator[Cutting, Int64Array, Int64Array]:
-    """The rows of all batches before any swap: the batches of the plan to start from, or parts of
-    the graph of exactly the sizes of the batches."""
-    sizes = mega_batch.sizes
-    parts = np.zeros(graph.num_rows, np.int64)
-    if mega_batch.start is not None:
-        parts[mega_batch.start] = np.repeat(np.arange(len(sizes)), sizes)
-    elif len(sizes) > 1:
-        arrays = graph.indptr, graph.indices, graph.weights
-        parts = sized_parts(graph, (yield arrays, len(sizes), seed), sizes)
-    if mega_batch.kinds is not None:
-        parts = fit_sizes(graph, parts, mega_batch.kinds, shares_of(mega_batch.kinds, sizes))
-    return np.argsort(parts, kind="stable")
 
 
 def _with_tail(rows: Int64Array, mega_batch: MegaBatch) -> Int64Array:

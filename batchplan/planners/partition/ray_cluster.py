@@ -35,7 +35,6 @@ _PATIENCE = 10  # seconds to wait for a result before the nodes are counted agai
 _STORE = 100 * 10**6  # bytes of the object store of a local cluster; a task takes 1 MB
 _PROCESS = 700 * 10**6  # bytes of a worker's libraries and kernels
 _FULL = ("ObjectStoreFullError", "OutOfDiskError")  # the names of Ray's errors
-_METIS = 5_000  # bytes of METIS for each row
 
 
 @dataclass(frozen=True)
@@ -182,7 +181,7 @@ def _share(ray: Any, problem: Problem, tasks: int, runtime: Runtime) -> _Share:
             f"device {runtime.device}: no node of the Ray cluster has a GPU; use --device cpu"
         )
     rows = max(len(mega_batch.rows) for mega_batch in problem.mega_batches)
-    row = 280 * options.neighbors + _METIS
+    row = 280 * options.neighbors
     for vectors in (problem.embeddings, problem.reference):
         if isinstance(vectors, Embeddings):
             row += 8 * vectors.dim * len(vectors.matrices)

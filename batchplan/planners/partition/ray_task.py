@@ -3,7 +3,7 @@
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -13,7 +13,6 @@ from batchplan.data.load import open_again
 from batchplan.data.matrix import Side
 from batchplan.data.origin import Origin
 from batchplan.errors import BatchplanError, ResourceError
-from batchplan.graph.cutters import Cutters
 from batchplan.planners.partition.mega_batch import MegaBatch, Planned, plan_mega_batch
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.plans.metadata import library_versions
@@ -88,9 +87,7 @@ def _work(task: Task, node: str) -> Done:
         reference = None
         if task.reference is not None:
             reference = Embeddings.gathered(_sides(task.reference), rows)
-    planned = plan_mega_batch(
-        embeddings, task.mega_batch, task.options, runtime, _cutters(), reference
-    )
+    planned = plan_mega_batch(embeddings, task.mega_batch, task.options, runtime, reference)
     return Done(planned, node, stages.seconds)
 
 
@@ -98,9 +95,3 @@ def _work(task: Task, node: str) -> Done:
 def _sides(origin: Origin) -> list[Side]:
     """The matrices of some files, which are opened once for all tasks of this process."""
     return open_again(origin)
-
-
-@cache
-def _cutters() -> Cutters:
-    """The processes that run METIS; they end with this process."""
-    return Cutters()

@@ -1,24 +1,24 @@
-"""Plans mega-batches in this process, several at the same time: while METIS cuts the graphs of some
-in processes of their own, this process works on the next."""
+"""Plans mega-batches in this process, one after the other: while one is cut into parts, on a thread
+of its own, the one before is refined."""
 
 from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 
-import torch
-
 from batchplan.data import Embeddings
-from batchplan.graph.cutters import Cutters
-from batchplan.planners.partition.mega_batch import Cutting, Planned, steps_of
+from batchplan.planners.partition.mega_batch import (
+    Planned,
+    Prepared,
+    first_batches,
+    prepare,
+    refine,
+)
 from batchplan.planners.partition.problem import Problem
 from batchplan.runtime import Observer, Runtime
 from batchplan.typing import Int64Array
 
-_MOST = 8  # mega-batches in memory
-_ACTIVE = 3  # the mega-batch at work takes the memory of this many that wait
-
-Steps = Generator[Cutting, Int64Array, Planned]
+_BOTH = 5  # one that is refined and one that is cut take the memory of this many that wait
 
 
 def plan_all(
@@ -27,42 +27,33 @@ def plan_all(
     """Plan some of the mega-batches of a problem; raises what `plan_mega_batch` does.
 
     Yields:
-        The number of each and its batches, in the order in which they are finished.
+        The number of each and its batches, in the order of ``numbers``.
     """
-    left, waiting = iter(numbers), dict[Future[Int64Array], tuple[int, Steps]]()
-    at_once = _at_once(problem, runtime)
-    with (
-        _stages_united(runtime, len(numbers)) as runtime,
-        ThreadPoolExecutor(at_once) as pool,
-        Cutters() as cutters,
-    ):
-        while True:
-            labels, ready = None, any(future.done() for future in waiting)
-            room = len(waiting) < at_once and not ready
-            if room and (number := next(left, None)) is not None:
-                mega_batch = problem.mega_batches[number]
-                vectors, reference = problem.vectors(number)
-                steps = steps_of(vectors, mega_batch, problem.options, runtime, reference)
-            elif waiting:
-                with runtime.stage("partition"):
-                    wait(waiting, return_when=FIRST_COMPLETED)
-                done = next(future for future in waiting if future.done())
-                (number, steps), labels = waiting.pop(done), done.result()
-            else:
-                return
-            try:
-                cutting = next(steps) if labels is None else steps.send(labels)
-            except StopIteration as end:
-                yield number, end.value
-            else:
-                waiting[pool.submit(cutters.cut, *cutting)] = number, steps
+    options, waiting = problem.options, list[tuple[int, Prepared, Future[Int64Array]]]()
+    ahead = 1 if len(numbers) > 1 and _two_fit(problem, runtime) else 0
+
+    def first() -> tuple[int, Planned]:
+        number, prepared, cut = waiting.pop(0)
+        with runtime.stage("partition"):
+            rows = cut.result()
+        return number, refine(prepared, rows, problem.mega_batches[number], options, runtime)
+
+    with _stages_united(runtime, len(numbers)) as runtime, ThreadPoolExecutor(1) as pool:
+        for number in numbers:
+            vectors, reference = problem.vectors(number)
+            mega_batch = problem.mega_batches[number]
+            prepared = prepare(vectors, mega_batch, options, runtime, reference)
+            cut = pool.submit(first_batches, prepared, mega_batch, runtime)
+            waiting.append((number, prepared, cut))
+            if len(waiting) > ahead:
+                yield first()
+        while waiting:
+            yield first()
 
 
-def _at_once(problem: Problem, runtime: Runtime) -> int:
-    """How many mega-batches to have in memory: one for each thread, if they fit."""
+def _two_fit(problem: Problem, runtime: Runtime) -> bool:
+    """Whether two mega-batches fit into memory."""
     embeddings, neighbors = problem.embeddings, problem.options.neighbors
-    if len(problem.mega_batches) == 1 or problem.options.from_plan is not None:
-        return 1
     if isinstance(embeddings, Embeddings):
         both = [part for part in (embeddings, problem.reference) if part is not None]
         row = sum(len(part.matrices) * part.dim * (4 + part.x.dtype.itemsize) for part in both)
@@ -70,8 +61,7 @@ def _at_once(problem: Problem, runtime: Runtime) -> int:
     else:
         row = embeddings.row_bytes + 16 * neighbors
     largest = max(len(mega_batch.rows) for mega_batch in problem.mega_batches)
-    fit = runtime.memory_left() // (largest * row) - _ACTIVE
-    return max(1, min(torch.get_num_threads(), _MOST, fit))
+    return runtime.memory_left() >= _BOTH * largest * row
 
 
 @contextmanager

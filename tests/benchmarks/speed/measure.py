@@ -61,7 +61,7 @@ TABLE = [
     Row("16 neighbours both ways", "neighbors", goals=(4.5, 4.5)),
     Row("the same with a guard", "guarded neighbors", goals=(4.0, 4.0)),
     Row("partition, one mega-batch", "partition", goals=(15, 6)),
-    Row("of which METIS", "partition", ("partition",), "s", (0.6, 0.6)),
+    Row("of which parts", "partition", ("partition",), "s", (0.6, 0.6)),
     Row("of which 4 passes of swaps", "partition", ("refine",), goals=(5, 1.5)),
     Row("evaluate with a guard", "evaluate", unit="processor s", goals=(4.8, 4.3)),
 ]

@@ -6,25 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchplan.graph.affinity import Affinity
-from batchplan.graph.cutters import Cutters
-from batchplan.graph.multilevel import fit_sizes, sized_parts
+from batchplan.graph.parts import parts_of
+from batchplan.graph.sizes import fit_sizes
 
 
-@pytest.fixture(scope="module")
-def cutters():
-    with Cutters() as cutters:
-        yield cutters
-
-
-@pytest.fixture(scope="module")
-def partition_graph(cutters):
-    """A function that cuts a graph by METIS, and makes the sizes of its parts exact."""
-
-    def partition(affinity, sizes, seed):
-        graph = affinity.indptr, affinity.indices, affinity.weights
-        return sized_parts(affinity, cutters.cut(graph, len(sizes), seed), sizes)
-
-    return partition
+def partition(affinity, sizes, seed):
+    return parts_of(affinity, sizes, np.random.default_rng(seed))
 
 
 def affinity_of(dense):
@@ -64,23 +51,23 @@ def partitions(draw):
 
 @settings(max_examples=80)
 @given(partitions())
-def test_sizes_are_exact(partition_graph, problem):
+def test_sizes_are_exact(problem):
     dense, sizes = problem
-    parts = partition_graph(affinity_of(dense), sizes, 0)
+    parts = partition(affinity_of(dense), sizes, 0)
     assert parts.dtype == np.int64
     assert np.array_equal(np.bincount(parts, minlength=len(sizes)), sizes)
-    assert np.array_equal(partition_graph(affinity_of(dense), sizes, 0), parts)
+    assert np.array_equal(partition(affinity_of(dense), sizes, 0), parts)
 
 
 @pytest.mark.parametrize("sizes", [[16] * 12 + [8], [20, 20, 20, 3, 2, 2], [40, 1], [1] * 30])
-def test_short_parts(partition_graph, sizes):
+def test_short_parts(sizes):
     n = sum(sizes)
-    parts = partition_graph(affinity_of(random_graph(n, 0.1, 0)), np.array(sizes), 1)
+    parts = partition(affinity_of(random_graph(n, 0.1, 0)), np.array(sizes), 1)
     assert np.bincount(parts).tolist() == sizes
 
 
 @pytest.mark.parametrize("last", [16, 5])
-def test_planted_clusters_are_found(partition_graph, last):
+def test_planted_clusters_are_found(last):
     """12 of 16 rows, or the last one shorter, shuffled, with weak edges between them."""
     sizes = np.array([16] * 11 + [last])
     rng = np.random.default_rng(0)
@@ -89,25 +76,25 @@ def test_planted_clusters_are_found(partition_graph, last):
     dense = random_graph(n, 0.1, 1) * 0.05
     dense[labels[:, None] == labels] = 1
     np.fill_diagonal(dense, 0)
-    parts = partition_graph(affinity_of(dense), sizes, 7)
+    parts = partition(affinity_of(dense), sizes, 7)
     assert len(set(zip(parts, labels, strict=True))) == 12
     assert np.array_equal(np.bincount(parts), sizes)
     assert set(labels[parts == 11]) == ({11} if last == 5 else set(labels[parts == 11]))
 
 
-def test_the_seed_and_large_seeds(partition_graph):
+def test_the_seed_and_large_seeds():
     """Of a graph that is made coarser first, which is where METIS draws."""
     graph = affinity_of(random_graph(1500, 0.01, 3))
     sizes = np.full(15, 100)
-    found = [partition_graph(graph, sizes, seed) for seed in (0, 1, 2, 2**31 - 1, 2**40 + 7)]
+    found = [partition(graph, sizes, seed) for seed in (0, 1, 2, 2**31 - 1, 2**40 + 7)]
     assert len({parts.tobytes() for parts in found[:3]}) == 3
     for parts in found:
         assert (np.bincount(parts) == 100).all()
 
 
-def test_more_weight_inside_than_by_chance(partition_graph):
+def test_more_weight_inside_than_by_chance():
     dense = random_graph(200, 0.05, 4)
-    parts = partition_graph(affinity_of(dense), np.full(20, 10), 0)
+    parts = partition(affinity_of(dense), np.full(20, 10), 0)
     inside = dense[parts[:, None] == parts].sum() / dense.sum()
     assert inside > 4 * 9 / 199
 

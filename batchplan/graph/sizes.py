@@ -1,10 +1,4 @@
-"""Affinity -> parts of exactly the sizes asked for.
-
-The multilevel k-way partition is that of METIS (Karypis and Kumar, "A Fast and High Quality
-Multilevel Scheme for Partitioning Irregular Graphs", SIAM J. Sci. Comput. 20, 1998). It balances
-parts only roughly. The more room it has, the more weight it keeps inside parts, so it gets some,
-and surplus rows then move to parts with room.
-"""
+"""Parts of roughly the right sizes -> parts of exactly the right sizes."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,26 +6,6 @@ from numpy.typing import NDArray
 from batchplan.graph.affinity import Affinity
 from batchplan.kernels import njit
 from batchplan.typing import Int64Array
-
-
-def sized_parts(affinity: Affinity, labels: Int64Array, sizes: Int64Array) -> Int64Array:
-    """A part for each row, int64 (N,), so that part p holds ``sizes[p]`` rows.
-
-    Args:
-        affinity: the graph of N rows.
-        labels: int64 (N,), its parts as METIS cuts them, whose sizes are rough.
-        sizes: int64 (P,), falling, N in all; a short part is the last.
-    """
-    count = len(sizes)
-    # The largest parts get the largest sizes; METIS numbers neighbouring parts alike, so keep that.
-    held = np.bincount(labels, minlength=count)
-    short = np.count_nonzero(sizes < sizes[0])
-    last = np.sort(np.argsort(held, kind="stable")[:short])
-    order = np.concatenate([np.setdiff1d(np.arange(count), last), last])
-    renumbered = np.empty(count, np.int64)
-    renumbered[order] = np.arange(count)
-    kinds = np.zeros(affinity.num_rows, np.int64)
-    return fit_sizes(affinity, renumbered[labels], kinds, sizes[None, :])
 
 
 def fit_sizes(
@@ -61,9 +35,8 @@ def fit_sizes(
     np.add.at(counts, (kinds, parts), 1)
     parts[moving] = -1
     np.minimum(counts, sizes, out=counts)
-    _settle(
-        affinity.indptr, affinity.indices, affinity.weights, parts, kinds, sizes - counts, moving
-    )
+    room = sizes - counts
+    settle(affinity.indptr, affinity.indices, affinity.weights, parts, kinds, room, moving)
     return parts
 
 
@@ -85,7 +58,17 @@ def _weight_inside(indptr, indices, weights, parts):  # type: ignore[no-untyped-
 
 
 @njit
-def _settle(indptr, indices, weights, parts, kinds, room, moving):  # type: ignore[no-untyped-def]
+def settle(indptr, indices, weights, parts, kinds, room, moving):  # type: ignore[no-untyped-def]
+    """Give rows without a part, in their order, the part with room to which they have most weight,
+    else the one with the most room, the lower part first among equals.
+
+    Args:
+        indptr, indices, weights: as of an `Affinity`.
+        parts: int32 or int64 (N,), -1 for none, changed in place.
+        kinds: int64 (N,).
+        room: int64 (K, P), free places for rows of each kind, changed in place.
+        moving: int64 (n,), the rows.
+    """
     pull = np.zeros(room.shape[1])
     for i in moving:
         free = room[kinds[i]]
