@@ -6,6 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchplan.graph.affinity import Affinity
+from batchplan.graph.parts import _contract as contract
+from batchplan.graph.parts import _Graph as Graph
+from batchplan.graph.parts import _improve as improve
+from batchplan.graph.parts import _Limits as Limits
+from batchplan.graph.parts import _move as move
 from batchplan.graph.parts import parts_of
 from batchplan.graph.sizes import fit_sizes
 
@@ -97,6 +102,67 @@ def test_more_weight_inside_than_by_chance():
     parts = partition(affinity_of(dense), np.full(20, 10), 0)
     inside = dense[parts[:, None] == parts].sum() / dense.sum()
     assert inside > 4 * 9 / 199
+
+
+def graph_of(dense, rows=None):
+    affinity = affinity_of(dense)
+    rows = np.ones(len(dense), np.int32) if rows is None else rows.astype(np.int32)
+    return Graph(affinity.indptr, affinity.indices, affinity.weights, rows)
+
+
+@settings(max_examples=100)
+@given(st.integers(2, 40), st.sampled_from((0.0, 0.1, 0.5, 1.0)), st.integers(0, 999))
+def test_clusters_become_nodes(n, share, seed):
+    """Against sums of a matrix."""
+    rng = np.random.default_rng(seed)
+    dense, rows = random_graph(n, share, seed), rng.integers(1, 5, n)
+    names = rng.integers(0, n, n).astype(np.int32)
+    node_of, *fields = contract(graph_of(dense, rows), names)
+    found = Graph(*fields)
+    count = len(set(names.tolist()))
+    assert len(set(zip(node_of.tolist(), names.tolist(), strict=True))) == count
+    member = np.zeros((count, n))
+    member[node_of, np.arange(n)] = 1
+    expected = member @ dense @ member.T
+    np.fill_diagonal(expected, 0)
+    sums = np.zeros((count, count))
+    for node in range(count):
+        entries = slice(found.indptr[node], found.indptr[node + 1])
+        assert len(set(found.indices[entries].tolist())) == len(found.indices[entries])
+        sums[node, found.indices[entries]] = found.weights[entries]
+    assert np.allclose(sums, expected, atol=1e-5)
+    assert np.array_equal(found.rows, member @ rows)
+
+
+@settings(max_examples=100)
+@given(st.integers(2, 60), st.sampled_from((0.0, 0.1, 0.5)), st.integers(0, 999), st.integers(1, 6))
+def test_moves_keep_to_their_limits_and_the_weight_inside_never_falls(n, share, seed, rounds):
+    rng = np.random.default_rng(seed)
+    dense, rows, count = random_graph(n, share, seed), rng.integers(1, 4, n), max(1, n // 5)
+    parts = (np.arange(n) % count).astype(np.int32)
+    before = parts.copy()
+    held = np.bincount(parts, weights=rows, minlength=count)
+    limits = Limits(most=int(held.max()) + 2, least=int(held.min()) - 2)
+    improve(graph_of(dense, rows), parts, count, limits, rounds, rng)
+    held = np.bincount(parts, weights=rows, minlength=count)
+    assert limits.least <= held.min()
+    assert held.max() <= limits.most
+    inside = [dense[one[:, None] == one].sum() for one in (before, parts)]
+    assert inside[1] >= inside[0] - 1e-4
+
+
+def test_a_node_takes_the_heaviest_part_with_room_and_among_equals_the_emptiest():
+    """Node 0, alone in part 0, is drawn to parts 1 (full), 2 and 3 (as much, with fewer rows)."""
+    dense = np.zeros((7, 7))
+    for other, weight in ((1, 9), (3, 2), (5, 2)):
+        dense[0, other] = dense[other, 0] = weight
+    parts = np.array([0, 1, 1, 2, 2, 3, 1], np.int32)
+    held = np.bincount(parts)
+    limits, order, awake = Limits(most=3, least=0), np.array([0]), np.ones(7, np.bool_)
+    assert move(graph_of(dense), parts, held, limits, order, awake) == 1
+    assert parts.tolist() == [3, 1, 1, 2, 2, 3, 1]
+    assert held.tolist() == [0, 3, 2, 2]
+    assert move(graph_of(dense), parts, held, limits, order, awake) == 0  # no neighbour moved
 
 
 def fitted(graph, parts, sizes, kinds=None):
