@@ -205,7 +205,7 @@ def _move(graph, parts, held, limits, order, awake):  # type: ignore[no-untyped-
 def _contract(graph, clusters):  # type: ignore[no-untyped-def]
     indptr, indices, weights, rows = graph
     n = rows.size
-    number, ends = np.full(n, -1, np.int32), np.zeros(n + 1, np.int64)
+    number, starts = np.full(n, -1, np.int32), np.zeros(n + 1, np.int64)
     node_of, count = np.empty(n, np.int32), 0
     for node in range(n):
         cluster = clusters[node]
@@ -213,19 +213,20 @@ def _contract(graph, clusters):  # type: ignore[no-untyped-def]
             number[cluster] = count
             count += 1
         node_of[node] = number[cluster]
-        ends[number[cluster] + 1] += 1
-    ends = np.cumsum(ends)
-    members, filled = np.empty(n, np.int32), ends.copy()
-    for node in range(n):
-        members[filled[node_of[node]]] = node
-        filled[node_of[node]] += 1
+        starts[number[cluster]] += 1
+    for new in range(1, count + 1):
+        starts[new] += starts[new - 1]  # where the members end, until all are there
+    members = np.empty(n, np.int32)
+    for node in range(n - 1, -1, -1):
+        starts[node_of[node]] -= 1
+        members[starts[node_of[node]]] = node
     place = np.full(count, -1, np.int64)
     out_ptr, out_rows = np.zeros(count + 1, np.int64), np.zeros(count, np.int32)
     out, out_weights = np.empty(indices.size, np.int32), np.empty(indices.size, np.float32)
     stop = 0
     for new in range(count):
         start = stop
-        for node in members[ends[new] : ends[new + 1]]:
+        for node in members[starts[new] : starts[new + 1]]:
             out_rows[new] += rows[node]
             for e in range(indptr[node], indptr[node + 1]):
                 other = node_of[indices[e]]
