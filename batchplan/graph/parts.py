@@ -22,6 +22,7 @@ from batchplan.typing import Float32Array, Int64Array
 _GROWTH, _CLUSTERING, _MOVES = 6, 3, 5  # rounds, at most
 _FEW = 500  # a round that moves fewer than one node in so many is the last
 _SHARES = 2, 4, 8  # and one that moves these
+_FEW_PARTS, _FEW_SHARE, _STARTS = 8, 8, 10  # see `_grown`
 _POLISHES = 2  # times that parts of the exact sizes get a little room again
 
 Int32Array = NDArray[np.int32]
@@ -86,24 +87,49 @@ def parts_of(affinity: Affinity, sizes: Int64Array, generator: np.random.Generat
 
 def _grown(graph: _Graph, sizes: Int64Array, generator: np.random.Generator) -> Int32Array:
     """Parts that grow from single rows, and then join others as a whole. Rows that are not in the
-    largest of them join these."""
-    n, nodes = len(graph.rows), graph
-    node_of_row = np.arange(n, dtype=np.int32)
+    largest of them join these.
+
+    Few parts depend much on where they start. So these grow from clusters, which takes little time,
+    and the best of several growths counts.
+    """
+    n, size, starts = len(graph.rows), int(sizes[0]), 1
+    node_of_row, nodes = np.arange(n, dtype=np.int32), graph
+    if len(sizes) <= _FEW_PARTS:
+        clusters = _joined(graph, max(size // _FEW_SHARE, 1), generator)
+        node_of_row, nodes = _contracted(graph, clusters)
+        starts = _STARTS
+    found = [_growth(nodes, sizes, generator) for _ in range(starts)]
+    weights = [_weight_inside(nodes, parts) for parts in found] if starts > 1 else [0.0]
+    parts = found[int(np.argmax(weights))][node_of_row]
+    room = np.maximum(sizes - np.bincount(parts[parts >= 0], minlength=len(sizes)), 0)
+    kinds, left = np.zeros(n, np.int64), np.flatnonzero(parts < 0)
+    settle(*graph[:3], parts, kinds, room[None], left)
+    return parts.astype(np.int32)
+
+
+def _growth(graph: _Graph, sizes: Int64Array, generator: np.random.Generator) -> Int64Array:
+    """The part of each node, -1 if it is in none of the largest parts that grew."""
+    node_of_node, nodes = np.arange(len(graph.rows), dtype=np.int32), graph
     for _ in range(2):
-        parts = np.arange(len(nodes.rows), dtype=np.int32)
-        limits = _Limits(most=int(sizes[0]), least=0)
-        _improve(nodes, parts, len(parts), limits, _GROWTH, generator)
-        node_of_node, nodes = _contracted(nodes, parts)
-        node_of_row = node_of_node[node_of_row]
+        joined, nodes = _contracted(nodes, _joined(nodes, int(sizes[0]), generator))
+        node_of_node = joined[node_of_node]
     largest = np.argsort(-nodes.rows, kind="stable")[: len(sizes)]
-    part_of_node = np.full(len(nodes.rows), -1, np.int64)
-    part_of_node[largest] = np.arange(len(largest))
-    chosen = part_of_node[node_of_row]
-    room = sizes.copy()
-    room[: len(largest)] -= nodes.rows[largest]
-    kinds, left = np.zeros(n, np.int64), np.flatnonzero(chosen < 0)
-    settle(*graph[:3], chosen, kinds, np.maximum(room, 0)[None], left)
-    return chosen.astype(np.int32)
+    parts = np.full(len(nodes.rows), -1, np.int64)
+    parts[largest] = np.arange(len(largest))
+    return parts[node_of_node]
+
+
+def _joined(graph: _Graph, most: int, generator: np.random.Generator) -> Int32Array:
+    """Clusters of at most so many rows, which grow from single nodes: int32 (nodes,)."""
+    clusters = np.arange(len(graph.rows), dtype=np.int32)
+    limits = _Limits(most, least=0)
+    _improve(graph, clusters, len(clusters), limits, _GROWTH, generator)
+    return clusters
+
+
+def _weight_inside(graph: _Graph, parts: Int64Array) -> float:
+    own = np.repeat(parts, np.diff(graph.indptr))
+    return float(graph.weights[(own >= 0) & (own == parts[graph.indices])].sum(dtype=np.float64))
 
 
 def _clusters(
