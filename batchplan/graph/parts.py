@@ -21,7 +21,7 @@ from batchplan.typing import Float32Array, Int64Array
 
 _GROWTH, _CLUSTERING, _MOVES = 6, 3, 5  # rounds, at most
 _FEW = 500  # a round that moves fewer than one node in so many is the last
-_SHARES = 2, 4, 8  # and one that moves these
+_SHARES = 2, 4, 8  # a cluster that moves has at most this share of a part
 _FEW_PARTS, _FEW_SHARE, _STARTS = 8, 8, 10  # see `_grown`
 _POLISHES = 2  # times that parts of the exact sizes get a little room again
 
@@ -95,7 +95,7 @@ def _grown(graph: _Graph, sizes: Int64Array, generator: np.random.Generator) -> 
     n, size, starts = len(graph.rows), int(sizes[0]), 1
     node_of_row, nodes = np.arange(n, dtype=np.int32), graph
     if len(sizes) <= _FEW_PARTS:
-        clusters = _joined(graph, max(size // _FEW_SHARE, 1), generator)
+        clusters = _joined(graph, max(size // _FEW_SHARE, 1), _GROWTH, generator)
         node_of_row, nodes = _contracted(graph, clusters)
         starts = _STARTS
     found = [_growth(nodes, sizes, generator) for _ in range(starts)]
@@ -111,7 +111,7 @@ def _growth(graph: _Graph, sizes: Int64Array, generator: np.random.Generator) ->
     """The part of each node, -1 if it is in none of the largest parts that grew."""
     node_of_node, nodes = np.arange(len(graph.rows), dtype=np.int32), graph
     for _ in range(2):
-        joined, nodes = _contracted(nodes, _joined(nodes, int(sizes[0]), generator))
+        joined, nodes = _contracted(nodes, _joined(nodes, int(sizes[0]), _GROWTH, generator))
         node_of_node = joined[node_of_node]
     largest = np.argsort(-nodes.rows, kind="stable")[: len(sizes)]
     parts = np.full(len(nodes.rows), -1, np.int64)
@@ -119,11 +119,11 @@ def _growth(graph: _Graph, sizes: Int64Array, generator: np.random.Generator) ->
     return parts[node_of_node]
 
 
-def _joined(graph: _Graph, most: int, generator: np.random.Generator) -> Int32Array:
-    """Clusters of at most so many rows, which grow from single nodes: int32 (nodes,)."""
+def _joined(graph: _Graph, most: int, rounds: int, generator: np.random.Generator) -> Int32Array:
+    """Clusters of at most so many rows, which grow from single nodes: int32 (nodes,), each named by
+    one of its nodes."""
     clusters = np.arange(len(graph.rows), dtype=np.int32)
-    limits = _Limits(most, least=0)
-    _improve(graph, clusters, len(clusters), limits, _GROWTH, generator)
+    _improve(graph, clusters, len(clusters), _Limits(most, least=0), rounds, generator)
     return clusters
 
 
@@ -135,15 +135,11 @@ def _weight_inside(graph: _Graph, parts: Int64Array) -> float:
 def _clusters(
     graph: _Graph, parts: Int32Array, most: int, generator: np.random.Generator
 ) -> Int32Array:
-    """Clusters of at most so many rows, each within one part: int32 (N,), by one of their rows."""
-    n = len(parts)
-    row_of_entry = np.repeat(np.arange(n, dtype=np.int32), np.diff(graph.indptr))
-    kept = parts[row_of_entry] == parts[graph.indices]
+    """`_joined` of rows, without the edges between parts."""
+    kept = np.repeat(parts, np.diff(graph.indptr)) == parts[graph.indices]
     indptr = np.append(0, np.cumsum(kept))[graph.indptr]
     within = _Graph(indptr, graph.indices[kept], graph.weights[kept], graph.rows)
-    clusters = np.arange(n, dtype=np.int32)
-    _improve(within, clusters, n, _Limits(most, least=0), _CLUSTERING, generator)
-    return clusters
+    return _joined(within, most, _CLUSTERING, generator)
 
 
 def _improve(
@@ -164,8 +160,7 @@ def _improve(
 
 
 def _contracted(graph: _Graph, clusters: Int32Array) -> tuple[Int32Array, _Graph]:
-    """The new node of each node, int32 (nodes,), and the graph in which each cluster is a node;
-    clusters int32 (nodes,), each named by one of its nodes."""
+    """The new node of each node, int32 (nodes,), and the graph in which each cluster is a node."""
     node_of_node, *fields = _contract(graph, clusters)
     return node_of_node, _Graph(*fields)
 
