@@ -195,6 +195,13 @@ def test_of_two_parts_the_one_with_most_weight():
     assert fitted(graph, [0, 0, 0, 1, 2, 2, 3], [[2, 2, 2, 1]])[2] == 1
 
 
+def test_part_0_counts_like_the_others():
+    """Row 4 is drawn to part 0 more than to part 1, which it meets later."""
+    graph = edges(8, (5, 6, 9), (0, 4, 3), (2, 4, 1))
+    found = fitted(graph, [0, 0, 1, 1, 2, 2, 2, 2], [[3, 3, 2]])
+    assert found == [0, 0, 1, 1, 0, 2, 2, 1]
+
+
 def test_without_neighbours_where_most_room_is():
     assert fitted(edges(6), [0] * 6, [[1, 2, 3]]) == [0, 2, 1, 2, 1, 2]
 
