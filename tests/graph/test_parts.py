@@ -158,10 +158,11 @@ def test_a_node_takes_the_heaviest_part_with_room_and_among_equals_the_emptiest(
         dense[0, other] = dense[other, 0] = weight
     parts = np.array([0, 1, 1, 2, 2, 3, 1], np.int32)
     held = np.bincount(parts)
-    limits, order, awake = Limits(most=3, least=0), np.array([0]), np.ones(7, np.bool_)
+    limits, order, awake = Limits(most=3, least=0), np.array([0]), np.arange(7) == 0
     assert move(graph_of(dense), parts, held, limits, order, awake) == 1
     assert parts.tolist() == [3, 1, 1, 2, 2, 3, 1]
     assert held.tolist() == [0, 3, 2, 2]
+    assert np.flatnonzero(awake).tolist() == [1, 3, 5]
     assert move(graph_of(dense), parts, held, limits, order, awake) == 0  # no neighbour moved
 
 

@@ -118,6 +118,18 @@ def test_memory_decides_whether_two_at_once_and_no_byte(make, monkeypatch, use_t
     assert seen == [False, True]
 
 
+def test_how_much_memory_two_take(make, monkeypatch):
+    """For each row: both sides as stored and as float32, and the lists of neighbours of both."""
+    embeddings = make(600)
+    problem = make_problem(embeddings, PartitionOptions(batch_size=8, mega_batches=6), Runtime())
+    stored = embeddings.x.dtype.itemsize
+    need = 5 * 104 * (2 * embeddings.dim * (4 + stored) + 2 * 16 * problem.options.neighbors)
+    assert max(len(one.rows) for one in problem.mega_batches) == 104
+    for left, fits in ((need, True), (need - 1, False)):
+        monkeypatch.setattr(Runtime, "memory_left", lambda *_, left=left: left)
+        assert together._two_fit(problem, Runtime()) is fits
+
+
 class Stages:
     def __init__(self):
         self.events, self.seconds = [], {}
