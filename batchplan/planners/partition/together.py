@@ -1,5 +1,4 @@
-"""Plans mega-batches in this process, one after the other: while one is cut into parts, on a thread
-of its own, the one before is refined."""
+"""Plans mega-batches in this process, one after the other."""
 
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,6 +10,7 @@ from batchplan.planners.partition.mega_batch import (
     Planned,
     Prepared,
     first_batches,
+    plan_mega_batch,
     prepare,
     refine,
 )
@@ -29,8 +29,22 @@ def plan_all(
     Yields:
         The number of each and its batches, in the order of ``numbers``.
     """
+    with _stages_united(runtime, len(numbers)) as runtime:
+        if len(numbers) > 1 and _two_fit(problem, runtime):
+            yield from _overlapping(problem, numbers, runtime)
+            return
+        for number in numbers:
+            vectors, reference = problem.vectors(number)
+            mega_batch = problem.mega_batches[number]
+            yield number, plan_mega_batch(vectors, mega_batch, problem.options, runtime, reference)
+
+
+def _overlapping(
+    problem: Problem, numbers: Sequence[int], runtime: Runtime
+) -> Generator[tuple[int, Planned]]:
+    """`plan_all`, with two mega-batches in memory: while one is cut into parts, on a thread of its
+    own, the one before is refined."""
     options, waiting = problem.options, list[tuple[int, Prepared, Future[Int64Array]]]()
-    ahead = 1 if len(numbers) > 1 and _two_fit(problem, runtime) else 0
 
     def first() -> tuple[int, Planned]:
         number, prepared, cut = waiting.pop(0)
@@ -38,17 +52,16 @@ def plan_all(
             rows = cut.result()
         return number, refine(prepared, rows, problem.mega_batches[number], options, runtime)
 
-    with _stages_united(runtime, len(numbers)) as runtime, ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(1) as pool:
         for number in numbers:
             vectors, reference = problem.vectors(number)
             mega_batch = problem.mega_batches[number]
             prepared = prepare(vectors, mega_batch, options, runtime, reference)
             cut = pool.submit(first_batches, prepared, mega_batch, runtime)
             waiting.append((number, prepared, cut))
-            if len(waiting) > ahead:
+            if len(waiting) == 2:
                 yield first()
-        while waiting:
-            yield first()
+        yield first()
 
 
 def _two_fit(problem: Problem, runtime: Runtime) -> bool:
