@@ -29,7 +29,7 @@ _ARGUMENTS = {
 # What commands need besides their arguments; those that plan, a size.
 _NEEDED = {
     "evaluate": [],
-    "check": ["--fail-over", "loss_train=100", "--format", "junit"],
+    "check": ["--fail-over", "loss_train=100", "--junit", "check.xml", "-f"],
     "compare": ["-b", "8", "--planners", "random"],
     "inspect": [],
     "report": ["-f"],
