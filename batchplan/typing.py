@@ -6,4 +6,5 @@ from numpy.typing import NDArray
 BoolArray = NDArray[np.bool_]
 Float32Array = NDArray[np.float32]
 Float64Array = NDArray[np.float64]
+Int32Array = NDArray[np.int32]
 Int64Array = NDArray[np.int64]

@@ -12,20 +12,19 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from batchplan.graph.affinity import Affinity
 from batchplan.graph.sizes import fit_sizes, settle
 from batchplan.kernels import njit
-from batchplan.typing import Float32Array, Int64Array
+from batchplan.runtime import Runtime
+from batchplan.typing import Float32Array, Int32Array, Int64Array
 
 _GROWTH, _CLUSTERING, _MOVES = 6, 3, 5  # rounds, at most
 _FEW = 500  # a round that moves fewer than one node in so many is the last
 _SHARES = 2, 4, 8  # a cluster that moves has at most this share of a part
 _FEW_PARTS, _FEW_SHARE, _STARTS = 8, 8, 10  # see `_grown`
+_PARTS = 10  # the generator stream
 _POLISHES = 2  # times that parts of the exact sizes get a little room again
-
-Int32Array = NDArray[np.int32]
 
 
 class _Graph(NamedTuple):
@@ -50,15 +49,16 @@ class _Limits(NamedTuple):
     least: int
 
 
-def parts_of(affinity: Affinity, sizes: Int64Array, generator: np.random.Generator) -> Int64Array:
+def parts_of(affinity: Affinity, sizes: Int64Array, runtime: Runtime) -> Int64Array:
     """A part for each row, int64 (N,), so that part p holds ``sizes[p]`` rows. O(E) a round, on one
-    thread, in 16 E bytes for E entries.
+    thread, in about 17 E bytes for E entries.
 
     Args:
         affinity: the graph of N rows.
         sizes: int64 (P,), falling, N in all.
-        generator: draws the order of the rows in each round.
+        runtime: seed of the order of the rows in each round.
     """
+    generator = runtime.generator(_PARTS)
     count, size = len(sizes), int(sizes[0])
     limits = _Limits(most=size + max(size * 3 // 20, 1), least=size * 7 // 10)
     indices = affinity.indices.astype(np.int32, copy=False)
@@ -92,17 +92,15 @@ def _grown(graph: _Graph, sizes: Int64Array, generator: np.random.Generator) -> 
     Few parts depend much on where they start. So these grow from clusters, which takes little time,
     and the best of several growths counts.
     """
-    n, size, starts = len(graph.rows), int(sizes[0]), 1
-    node_of_row, nodes = np.arange(n, dtype=np.int32), graph
-    if len(sizes) <= _FEW_PARTS:
-        clusters = _joined(graph, max(size // _FEW_SHARE, 1), _GROWTH, generator)
+    if len(sizes) > _FEW_PARTS:
+        parts = _growth(graph, sizes, generator)
+    else:
+        clusters = _joined(graph, max(int(sizes[0]) // _FEW_SHARE, 1), _GROWTH, generator)
         node_of_row, nodes = _contracted(graph, clusters)
-        starts = _STARTS
-    found = [_growth(nodes, sizes, generator) for _ in range(starts)]
-    weights = [_weight_inside(nodes, parts) for parts in found] if starts > 1 else [0.0]
-    parts = found[int(np.argmax(weights))][node_of_row]
+        grown = (_growth(nodes, sizes, generator) for _ in range(_STARTS))
+        parts = max(grown, key=lambda found: _total_inside(nodes, found))[node_of_row]
     room = np.maximum(sizes - np.bincount(parts[parts >= 0], minlength=len(sizes)), 0)
-    kinds, left = np.zeros(n, np.int64), np.flatnonzero(parts < 0)
+    kinds, left = np.zeros(len(parts), np.int64), np.flatnonzero(parts < 0)
     settle(*graph[:3], parts, kinds, room[None], left)
     return parts.astype(np.int32)
 
@@ -127,7 +125,8 @@ def _joined(graph: _Graph, most: int, rounds: int, generator: np.random.Generato
     return clusters
 
 
-def _weight_inside(graph: _Graph, parts: Int64Array) -> float:
+def _total_inside(graph: _Graph, parts: Int64Array) -> float:
+    """The weight inside parts, without that of nodes in no part."""
     own = np.repeat(parts, np.diff(graph.indptr))
     return float(graph.weights[(own >= 0) & (own == parts[graph.indices])].sum(dtype=np.float64))
 

@@ -54,7 +54,7 @@ def main() -> None:
     del sides, lists
     began = time.perf_counter()
     sizes = np.diff(np.append(np.arange(0, count, BATCH), count))
-    rows = np.argsort(parts_of(affinity, sizes, runtime.generator()), kind="stable")
+    rows = np.argsort(parts_of(affinity, sizes, runtime), kind="stable")
     split = time.perf_counter()
     offsets = np.append(0, np.cumsum(sizes))
     made = refine_rows(rows, offsets, objective, affinity, runtime, Passes(most=PASSES))

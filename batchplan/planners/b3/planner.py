@@ -20,7 +20,6 @@ from batchplan.runtime import IN_PARTS, Runtime
 from batchplan.typing import Int64Array
 
 _CLUSTERS = 7  # the generator stream that deals clusters to batches
-_PARTS = 10  # the generator stream of the clusters
 _BYTES = 60  # per linked row: both directions, and the clusters
 
 
@@ -49,7 +48,7 @@ def b3(embeddings: Embeddings, options: B3Options, runtime: Runtime) -> Draft:
     labels = np.zeros(n, np.int64)
     if len(clusters) > 1:
         with runtime.stage("partition"):
-            labels = parts_of(graph, clusters, runtime.generator(_PARTS))
+            labels = parts_of(graph, clusters, runtime)
     order = np.argsort(batch_of_cluster[labels], kind="stable")
     return Draft(rows=order, facts={"edges": len(graph.indices) // 2})
 

@@ -27,8 +27,6 @@ from batchplan.refinement.repair import repair_rows
 from batchplan.runtime import Runtime
 from batchplan.typing import Int64Array
 
-_PARTS = 10  # the generator stream of the parts
-
 
 @dataclass(frozen=True, eq=False)
 class MegaBatch:
@@ -169,7 +167,7 @@ def first_batches(prepared: Prepared, mega_batch: MegaBatch, runtime: Runtime) -
     if mega_batch.start is not None:
         parts[mega_batch.start] = np.repeat(np.arange(len(sizes)), sizes)
     elif len(sizes) > 1:
-        parts = parts_of(graph, sizes, runtime.generator(_PARTS))
+        parts = parts_of(graph, sizes, runtime)
     if mega_batch.kinds is not None:
         parts = fit_sizes(graph, parts, mega_batch.kinds, shares_of(mega_batch.kinds, sizes))
     return np.argsort(parts, kind="stable")
