@@ -130,7 +130,6 @@ class PartitionKeywords(GuardKeywords, PassKeywords, PlannerKeywords, total=Fals
     source_column: str | None
     source_mix: Literal["one", "proportional", "blocks"]
     source_block_rows: int | None
-    from_plan: str | None
     ray: str | None
 
 
@@ -242,7 +241,7 @@ class AnyPlannerKeywords(TypedDict, total=False):
     tail: Literal["keep", "drop", "pad"]
     batch_order: Literal["planned", "shuffled"]
     scope: Literal["device", "global"]
-    refine: int | None
+    refine: int
     temperature: float
     group_column: str | None
     label_table: str | None
@@ -260,7 +259,6 @@ class AnyPlannerKeywords(TypedDict, total=False):
     source_column: str | None
     source_mix: Literal["one", "proportional", "blocks"]
     source_block_rows: int | None
-    from_plan: str | None
     ray: str | None
     quantile: float
     reverse: bool

@@ -68,7 +68,7 @@ def runs(folder: Path, runtime: Runtime) -> list[Run]:
     """Return all commands to run: on pairs of rows, on one matrix, and on mined negatives.
 
     Args:
-        folder: an empty folder, for a file of random columns and plans.
+        folder: an empty folder, for a file of random columns.
         runtime: device and memory budget; its observer sees every stage.
     """
     table = folder / "codes.parquet"
@@ -102,11 +102,9 @@ def _runs(data: Embeddings, table: Path, runtime: Runtime) -> Iterator[Run]:
         return evaluate_plans([plan], data, options, runtime, labels=codes, groups=codes)
 
     plan: Plan = planned("random", {})
-    plan.save(start := table.parent / f"{'pairs' if data.paired else 'rows'}.npz")
     for planner in PLANNERS:
         for way in ({}, *_WAYS.get(planner, [])):
             yield partial(planned, planner, way)
-    yield partial(planned, "partition", {"from_plan": str(start)})
     for way in ({}, _NEAR, _COLD, {"source_column": "code", "label_table": str(table)}):
         yield partial(refined, way)
     for way in ({}, _COLD):

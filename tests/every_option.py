@@ -49,7 +49,7 @@ _WITH = {
     "exclude": ["--coverage", "partition"],
 }
 _FILES = {"pair": "y.npy", "reference_pair": "y.npy",
-          "from_plan": "plan.npy", "avoid": "plan.npy", "exclude": "plan.npy", "plan": "plan.npy",
+          "avoid": "plan.npy", "exclude": "plan.npy", "plan": "plan.npy",
           "parts": "plan.npy", "plans": "plan.npy"}  # fmt: skip
 
 

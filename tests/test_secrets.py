@@ -90,7 +90,7 @@ def test_stored_options_have_no_keys(url):
             object.__setattr__(options, field.name, [url, {url: (url, 3)}])
         for values in (shown(options), recorded(options)):
             assert keys_in(KEYS, [json.dumps(values)]) == []
-    named = PLANNERS["partition"].options(from_plan=url, label_table=None)
+    named = PLANNERS["partition"].options(resume=url, label_table=None)
     assert keys_in(KEYS, [spelled("partition", [url], named)]) == []
     provenance = Provenance(
         planner=url, options={url: [url], "path": Path(url)}, metrics={"a": url}

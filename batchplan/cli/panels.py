@@ -13,7 +13,7 @@ _ADVANCED = "Advanced"
 _PANELS = {
     "Basic": (
         "output", "force", "pair", "batch_size", "temperature", "similarity", "mega_batches",
-        "quantile", "epoch", "seed", "from_plan", "quiet", "help",
+        "quantile", "epoch", "seed", "quiet", "help",
     ),
     "Guard": (
         "guard", "relative_margin", "absolute_margin", "max_score", "guard_penalty",

@@ -24,7 +24,7 @@ from batchplan.runtime import CHOICE, WARNING, Runtime
 # model had 0.019, and 2 mega-batches were best. An untrained one had 0.121, and 8 were best.
 TRAINED, UNTRAINED = 0.03, 0.1
 UNRELATED = 0.4  # sides that do not belong together have 0.5
-SIZING = {"mega_batches", "mega_batch_rows", "from_plan"}
+SIZING = {"mega_batches", "mega_batch_rows"}
 _GUARDING = ("guard", "relative_margin", "absolute_margin", "max_score", "guard_penalty")
 
 
@@ -88,7 +88,7 @@ def settled(embeddings: Data, options: PartitionOptions, runtime: Runtime) -> Pa
                 f"{given[0]}: given with candidates, but it needs vectors; leave it out, or plan "
                 "from embeddings"
             )
-        chosen = options.mega_batches or options.mega_batch_rows or options.from_plan
+        chosen = options.mega_batches or options.mega_batch_rows
         return options if chosen else replace(options, mega_batches=2)
     if not auto:
         return options

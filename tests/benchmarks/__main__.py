@@ -36,7 +36,6 @@ BENCHMARKS = {
     "quality": quality.measure,
     "planners": planners.measure,
     "partition": partition.measure,
-    "warm-start": partition.measure_warm,
     "groups": partition.measure_groups,
     "partition-million": partition.measure_million,
     "speed": speed.measure,

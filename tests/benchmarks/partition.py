@@ -1,4 +1,4 @@
-"""Partition and refine: quality against the others, warm starts, groups, and a million rows."""
+"""Partition and refine: quality against the others, groups, and a million rows."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import batchplan
 from batchplan.data import load_labels
-from batchplan.plans import Batching
 from batchplan.runtime import Stopwatch
 from tests.benchmarks.quality import load
 
@@ -68,50 +66,6 @@ def measure(data: Path) -> dict[str, object]:
             found[f"B {size}, tau {tau}: {name}"] = text
             print(f"  B {size}, tau {tau}: {name:<54} {text}", flush=True)
     return {}
-
-
-def measure_warm(data: Path) -> dict[str, object]:
-    """A plan of last epoch's embeddings as a start: mean cosine 0.95 between old and new rows."""
-    embeddings = load(data)
-    moved = batchplan.Embeddings.from_arrays(
-        *(_moved(side.rows(0, embeddings.num_rows), seed)
-          for seed, side in enumerate((embeddings.x, embeddings.y)))
-    )  # fmt: skip
-    old = batchplan.plan(embeddings, planner="partition", **HARDEST)
-    old.save("warm-start.npz", force=True)
-    fresh, fresh_took, fresh_after = timed(moved, "partition", **HARDEST)
-    found: dict[str, object] = {}
-    try:
-        best = batchplan.evaluate(fresh, moved).gap_reduction
-        found["old plan, share of the fresh plan's gap reduction"] = (
-            batchplan.evaluate(_of(old, moved), moved).gap_reduction / best
-        )
-        for passes in (1, 2, 4):
-            plan, took, after = timed(
-                moved, "partition", guard=False, refine=passes, from_plan="warm-start.npz"
-            )
-            share = batchplan.evaluate(plan, moved).gap_reduction / best
-            found[f"from the old plan, {passes} passes"] = (
-                f"{share:.4f} of the gap reduction, {took / fresh_took:.3f} of the time, "
-                f"{after / fresh_after:.3f} of that after the graph"
-            )
-    finally:
-        Path("warm-start.npz").unlink()
-    return found
-
-
-def _moved(rows: NDArray[Any], seed: int) -> NDArray[np.float32]:
-    """Rows of unit length turned so far that the mean cosine to what they were is 0.95."""
-    rows = rows.astype(np.float32)
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    noise = np.random.default_rng(seed).standard_normal(rows.shape).astype(np.float32)
-    noise -= (noise * rows).sum(axis=1, keepdims=True) * rows
-    noise /= np.linalg.norm(noise, axis=1, keepdims=True)
-    return (0.95 * rows + np.sqrt(1 - 0.95**2) * noise).astype(np.float32)
-
-
-def _of(plan: batchplan.Plan, embeddings: batchplan.Embeddings) -> batchplan.Plan:
-    return batchplan.Plan.cut(plan.rows, Batching(plan.batch_size), num_rows=embeddings.num_rows)
 
 
 def measure_groups(data: Path) -> dict[str, object]:

@@ -249,5 +249,4 @@ def test_the_options_of_a_new_planner(parquet):
 
 def test_a_path_is_neither_empty_nor_standard_input(npy, refused):
     for given, part in (("", "got an empty path"), ("-", "standard input cannot be read twice")):
-        refused("partition", *npy, "--from", given, parts=[part])
         refused("rwr", *npy, "--exclude", given, parts=[part])

@@ -19,17 +19,12 @@ REFUSED = [
     (["--neighbors", "0"], "neighbors: got 0, expected a number of at least 1"),
     (["--mega-batches", "0"], "mega batches: got 0, expected a number of at least 1"),
     (
-        ["--mega-batches", "2", "--from", "nowhere.npz"],
-        "mega-batches: got 2 with --from, whose batches have rows of all; leave out one of the two",
-    ),
-    (
         ["--source-mix", "proportional"],
         "source mix: got proportional without --source-column; name one",
     ),
     (["--source-column", "nowhere"], "nowhere"),
     (["--group-column", "nowhere"], "nowhere"),
     (["--label-table", "t.parquet"], "label table: given without --group-column"),
-    (["--from", "nowhere.npz"], "nowhere.npz"),
     (
         ["--relative-margin", "1.1"],
         "relative margin: got 1.1, expected a finite number from 0 to 1",
@@ -61,17 +56,10 @@ def test_mega_batches_are_a_number_or_auto(parquet, done, run):
     assert "'x' is not a valid integer or auto" in result.stderr
 
 
-def test_a_plan_of_other_data(parquet, done, refused):
-    done("random", SAMPLE, "-o", "other.npz", "-q")
-    refused("partition", parquet, "-b", "8", "--from", "other.npz",
-            parts=["from other.npz: ", "2048 rows", "48"])  # fmt: skip
-
-
 def test_what_is_read_is_not_overwritten(parquet, done, refused):
     done("partition", parquet, "-b", "8", "-o", "plan.npz", "-q")
     pq.write_table(pa.table({"group": list(range(48))}), "groups.parquet")
     for planner, words, path in (
-        ("partition", ["--from", "plan.npz"], "plan.npz"),
         ("partition", ["--group-column", "group", "--label-table", "groups.parquet"],
          "groups.parquet"),
         ("gcbs", ["--group-column", "group", "--label-table", "groups.parquet"], "groups.parquet"),
@@ -90,8 +78,6 @@ def test_sample(done):
     assert summary["broken_pairs"] > 0
     made = Plan.load("plan.npz")
     assert sorted(made.rows) == list(range(2048))
-    again = done("partition", SAMPLE, "--from", "plan.npz", "-o", "next.npz", "--json")
-    assert json.loads(again.stdout)["passes"] == 1
     done("partition", SAMPLE, "--no-guard", "-o", "free.npz", "-q")
     report = done("evaluate", "free.npz", SAMPLE, "--json", "--random-trials", 2)
     assert json.loads(report.stdout)["gap_reduction"] > 0.3

@@ -94,7 +94,6 @@ def commands():
     yield ["random", *PAIRS, "-b", "10", "-o", "plan.npy", "-f", "-q"]
     for way in ([], GUARD, ["--source-column", "group"]):
         yield ["refine", "plan.npy", *PAIRS, *way, "-o", "refined.npy", "-f", "-q"]
-    yield ["partition", *PAIRS, "-b", "10", "--from", "refined.npy", "-o", "next.npy", "-q"]
     yield ["evaluate", "plan.npy", *PAIRS, "-q"]
     yield ["evaluate", "plan.npy", *PAIRS, *GUARD, *GROUPS, "-q"]
     yield ["report", "plan.npy", *PAIRS, "-q"]

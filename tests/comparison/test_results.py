@@ -48,7 +48,7 @@ def test_what_is_kept_is_found(kept, tmp_path):
         {"planner": "shuffled"},
         {"versions": {"batchplan": "0.0.1"}},
         {"options": {"batch_size": 5}},
-        {"files": {"from_plan": ["0"]}},
+        {"files": {"reference": ["0"]}},
     ],
     ids=str,
 )

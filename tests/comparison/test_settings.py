@@ -48,8 +48,8 @@ def test_shared_options_give_way_to_those_of_a_table(read):
 
 
 def test_options_are_called_as_fields_or_as_flags(read):
-    (one,) = read("[partition]\nfrom = 'p.npy'\nrelative-margin = 1\nguard_penalty = 0.5")
-    assert (one.options.from_plan, one.options.relative_margin) == ("p.npy", 1)
+    (one,) = read("[partition]\nbatch-size = 4\nrelative-margin = 1\nguard_penalty = 0.5")
+    assert (one.options.batch_size, one.options.relative_margin) == (4, 1)
     assert one.options.guard_penalty == 0.5
 
 

@@ -97,13 +97,11 @@ def test_swaps_raise_what_the_lists_say(limited):
     assert loss(made, told, broken) > loss(start, told, broken)
 
 
-def test_a_start_and_groups(tmp_path):
+def test_groups(tmp_path):
     lists, told, _ = mined()
     start = batchplan.plan(lists, planner="random", batch_size=16)
-    start.save(tmp_path / "start.npz")
     pq.write_table(pa.table({"group": np.arange(320) // 2}), tmp_path / "g.parquet")
     options = {"group_column": "group", "label_table": str(tmp_path / "g.parquet")}
-    options["from_plan"] = str(tmp_path / "start.npz")
     made = batchplan.plan(lists, planner="partition", batch_size=16, guard=False, **options)
     batch = made.first_batch_of_row()
     assert (batch[::2] != batch[1::2]).all()

@@ -123,8 +123,6 @@ def test_auto_keeps_to_the_rows_that_are_allowed():
     made = batchplan.plan(data, planner="partition", **options, mega_batch_rows=32, observer=notes)
     assert made.metadata.options["mega_batches"] == made.metadata.metrics["mega_batches"] == 4
     assert "more than 32 rows each are not allowed (--mega-batch-rows)" in notes.told[-1][1]
-    with pytest.raises(InputError, match="mega-batches: got auto with --from"):
-        batchplan.plan(data, planner="partition", **options, from_plan="last.npz")
     with pytest.raises(InputError, match="mega batches: got 'many', expected an integer or auto"):
         batchplan.plan(data, planner="partition", mega_batches="many")
 

@@ -1,8 +1,5 @@
 """partition: harder batches than others make, and what its options do to them."""
 
-import hashlib
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -146,22 +143,6 @@ def test_a_row_of_zeros_has_the_number_that_the_user_knows():
         made(Embeddings.from_arrays(x), mega_batches=2)
 
 
-def test_mega_batches_of_a_plan_to_start_from(make, tmp_path):
-    """Its batches hold rows of all of them."""
-    embeddings, path = make(90), str(tmp_path / "plan.npz")
-    plan(embeddings, planner="random", device="cpu", batch_size=8).save(path)
-    with pytest.raises(InputError, match="mega-batches: got 2 with --from"):
-        made(embeddings, from_plan=path, mega_batches=2)
-    with pytest.raises(InputError, match="mega-batch-rows: got 50 with --from"):
-        made(embeddings, from_plan=path, mega_batches=None, mega_batch_rows=50)
-    assert PartitionOptions(from_plan=path).count_for(10**6) == 1
-    for wrong in (0, -1):
-        with pytest.raises(
-            InputError, match=f"mega batches: got {wrong}, expected a number of at least 1"
-        ):
-            PartitionOptions(mega_batches=wrong)
-
-
 def test_batches_come_in_no_order_of_likeness(make):
     """Unless asked for: training on batches of like rows in turn is worse (docs/training.md)."""
     found, in_order = made(make(120)), made(make(120), batch_order="planned")
@@ -181,56 +162,6 @@ def ranks_inside(one, embeddings):
     rank = np.argsort(np.argsort(-S, axis=1, kind="stable"), axis=1) - 1
     found = [rank[np.ix_(batch, batch)] for batch in one.batches()]
     return np.concatenate([one[~np.eye(len(one), dtype=bool)] for one in found])
-
-
-def test_start_from_a_plan(make, tmp_path):
-    embeddings = make(300)
-    path = tmp_path / "last.npz"
-    last = made(embeddings, refine=4)
-    last.save(path)
-    fresh, more, kept = (
-        made(embeddings, **options)
-        for options in (
-            {"refine": 0},
-            {"from_plan": str(path)},
-            {"from_plan": str(path), "refine": 0},
-        )
-    )
-    losses = [measured(one, embeddings).loss_train for one in (fresh, last, more)]
-    assert losses == sorted(losses)
-    assert losses[0] < losses[2]
-    assert set(batches(kept)) == set(batches(last))
-    assert more.metadata.metrics["passes"] == more.metadata.options["refine"] == 1
-    digest = hashlib.sha256(last.rows.astype("<i8").tobytes()).hexdigest()
-    assert more.metadata.options["from_plan"] == f"sha256:{digest}"
-    (tmp_path / "elsewhere").mkdir()
-    moved = path.rename(tmp_path / "elsewhere" / "other.npz")
-    more.save(tmp_path / "one.npz")
-    made(embeddings, from_plan=str(moved)).save(tmp_path / "two.npz")
-    assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "two.npz").read_bytes()
-
-
-@pytest.mark.parametrize("tail", ["keep", "drop", "pad"])
-@pytest.mark.parametrize("planner", ["random", "osgd", "gcbs"])
-def test_any_plan_to_start_from(make, tmp_path, planner, tail):
-    """Of another batch size, and rows that it lacks or repeats."""
-    embeddings, path = make(90), str(tmp_path / "plan.npz")
-    plan(embeddings, planner=planner, device="cpu", batch_size=16, tail=tail).save(path)
-    assert sorted(made(embeddings, from_plan=path).rows) == list(range(90))
-
-
-def test_a_plan_of_embeddings_since_made_again(make, tmp_path):
-    embeddings, path = make(90), str(tmp_path / "plan.npz")
-    made(embeddings).save(path)
-    other = Embeddings.from_arrays(np.random.default_rng(3).random((90, 5), dtype=np.float32))
-    assert sorted(made(other, from_plan=path).rows) == list(range(90))
-    with pytest.raises(InputError) as error:
-        made(make(91), from_plan=path)
-    assert str(error.value).startswith(f"from {path}: ")
-    assert "90 rows" in str(error.value)
-    assert "91" in str(error.value)
-    with pytest.raises(InputError, match="nowhere"):
-        made(embeddings, from_plan=str(Path(path).parent / "nowhere.npz"))
 
 
 @pytest.mark.parametrize("tail", ["keep", "drop", "pad"])

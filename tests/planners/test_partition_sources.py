@@ -248,20 +248,6 @@ def test_refused_blocks(make, sources, more, says):
     assert str(error.value).startswith(says)
 
 
-def test_start_from_a_plan(make, sources, tmp_path):
-    names, options = sources()
-    plan(make(120), planner="random", device="cpu", batch_size=8).save(tmp_path / "plan.npz")
-    start = {"from_plan": str(tmp_path / "plan.npz")}
-    names_of(made(make(120), **options, **start), names)
-    blocks = {"source_mix": "blocks", "source_block_rows": 4, "batch_order": "planned"}
-    found = made(make(120), **options, **start, **blocks)
-    assert all((runs(batch, names) % 4 == 0).all() for batch in list(found.batches())[:14])
-    found = made(make(120), **options, **start, source_mix="proportional")
-    assert sorted(found.rows) == list(range(120))
-    shares = [(names[batch] == "a").sum() for batch in found.batches()]
-    assert max(shares) - min(shares) < 4
-
-
 def test_groups_and_sources(make, sources):
     """Groups are kept apart within the batches of a source."""
     names, options = sources({"a": 64, "b": 56})

@@ -14,7 +14,6 @@ import numpy as np
 from batchplan.data import Data, Embeddings
 from batchplan.graph.affinity import Affinity, neighbor_lists
 from batchplan.graph.parts import parts_of
-from batchplan.graph.probing import probed_neighbors
 from batchplan.graph.screen import arithmetic
 from batchplan.graph.sizes import fit_sizes
 from batchplan.guard.guard import make_guard
@@ -41,8 +40,6 @@ class MegaBatch:
         usual: the usual positive of all rows of the data, see `make_guard`.
         kinds: int64 (n,), the source of each row, from 0, if every batch gets its share of each
             source; else None.
-        start: int64 (n,), the rows, numbered from 0, in the order of the plan to start from; None
-            without such a plan.
     """
 
     rows: Int64Array
@@ -51,7 +48,6 @@ class MegaBatch:
     groups: list[Int64Array] = field(default_factory=list)
     usual: float | None = None
     kinds: Int64Array | None = None
-    start: Int64Array | None = None
 
     @property
     def batch_sizes(self) -> Int64Array:
@@ -143,7 +139,7 @@ def prepare(
         reference=reference,
     )  # fmt: skip
     lists: list[Int64Array] = []
-    if isinstance(embeddings, Embeddings) and mega_batch.start is None:
+    if isinstance(embeddings, Embeddings):
         lists = neighbor_lists(
             embeddings, options.neighbors, runtime, similarity=options.similarity, guard=guard
         )
@@ -151,8 +147,6 @@ def prepare(
         embeddings, runtime, similarity=options.similarity, temperature=options.temperature,
         guard=guard, penalty=options.guard_penalty, kinds=mega_batch.kinds,
     )  # fmt: skip
-    if objective.lists is None and mega_batch.start is not None:
-        lists = [_probed(mega_batch.start, objective, options, runtime)]
     graph = swap_graph(
         objective, lists, runtime, neighbors=options.neighbors, batch_size=options.rows_together
     )
@@ -160,13 +154,11 @@ def prepare(
 
 
 def first_batches(prepared: Prepared, mega_batch: MegaBatch, runtime: Runtime) -> Int64Array:
-    """The rows of all batches before any swap, int64 (n,): the batches of the plan to start from,
-    or parts of the graph of exactly the sizes of the batches. It takes one thread."""
+    """The rows of all batches before any swap, int64 (n,): parts of the graph of exactly the sizes
+    of the batches. It takes one thread."""
     graph, sizes = prepared.graph, mega_batch.sizes
     parts = np.zeros(graph.num_rows, np.int64)
-    if mega_batch.start is not None:
-        parts[mega_batch.start] = np.repeat(np.arange(len(sizes)), sizes)
-    elif len(sizes) > 1:
+    if len(sizes) > 1:
         parts = parts_of(graph, sizes, runtime)
     if mega_batch.kinds is not None:
         parts = fit_sizes(graph, parts, mega_batch.kinds, shares_of(mega_batch.kinds, sizes))
@@ -183,7 +175,7 @@ def refine(
     """The batches of a mega-batch after passes of swaps and the repair of what breaks the guard."""
     objective, graph = prepared.objective, prepared.graph
     offsets = np.append(0, np.cumsum(mega_batch.sizes))
-    passes = Passes(most=options.refine or 0)
+    passes = Passes(most=options.refine)
     refined = refine_rows(rows, offsets, objective, graph, runtime, passes)
     rows, broken = _with_tail(refined.rows, mega_batch), None
     if objective.guard.active:
@@ -191,18 +183,6 @@ def refine(
         rows, broken = repair_rows(rows, offsets, objective, runtime)
     kind = arithmetic(runtime.torch_device())
     return Planned(rows, Outcome(refined.passes, refined.gain, broken, kind))
-
-
-def _probed(
-    start: Int64Array, objective: Objective, options: PartitionOptions, runtime: Runtime
-) -> Int64Array:
-    """The nearest neighbours of each row among the rows to which the batches of a plan lead."""
-    size = options.rows_together
-    return probed_neighbors(
-        objective.x, objective.y, start, np.append(np.arange(0, len(start), size), len(start)),
-        options.neighbors, objective.guard, runtime, objective.reference,
-        tuple(objective.negatives),
-    )  # fmt: skip
 
 
 def _with_tail(rows: Int64Array, mega_batch: MegaBatch) -> Int64Array:

@@ -28,18 +28,13 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
         ge=0,
         finite=False,
     )
-    refine: int | None = option(  # type: ignore[assignment]
-        None,
-        "Passes of swaps between batches; each raises the training loss.  [default: 4, or 1 "
-        "with --from]",
-        ge=0,
-    )
+    refine: int = option(4, "Passes of swaps between batches; each raises the training loss.", ge=0)
     neighbors: int = option(NEIGHBORS, "Nearest neighbours per row.", ge=1)
     mega_batches: int | Literal["auto"] | None = option(
         None,
         "Number of parts of the rows that are planned separately. More parts make batches milder "
         "and planning faster. auto chooses as batchplan plan does.  [default: 2 or more, see "
-        "--mega-batch-rows; 1 with --from]",
+        "--mega-batch-rows]",
         ge=1,
     )
     mega_batch_rows: int | None = option(
@@ -62,12 +57,6 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
         "source each.",
     )
     source_block_rows: int | None = option(None, "Rows of such a block.", ge=2)
-    from_plan: str | None = option(
-        None,
-        "Start from the batches of this plan, such as the last epoch's.",
-        "--from",
-        kind="path",
-    )
     ray: str | None = option(
         None,
         "Plan the parts on Ray on this machine, or on a cluster: auto, or the address of its head.",
@@ -76,21 +65,11 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
     )
 
     def __post_init__(self) -> None:
-        if self.refine is None:
-            object.__setattr__(self, "refine", 4 if self.from_plan is None else 1)
         super().__post_init__()
         if isinstance(self.mega_batches, int) and self.mega_batch_rows is not None:
             raise InputError(
                 f"mega-batches: got {self.mega_batches} with --mega-batch-rows "
                 f"{self.mega_batch_rows}; leave out one of the two"
-            )
-        name, got = "mega-batches", self.mega_batches
-        if got is None:
-            name, got = "mega-batch-rows", self.mega_batch_rows
-        if self.from_plan is not None and got is not None and (name, got) != ("mega-batches", 1):
-            raise InputError(
-                f"{name}: got {got} with --from, whose batches have rows of all; leave out one of "
-                "the two"
             )
         mix, block = self.source_mix, self.source_block_rows
         if mix != "one" and self.source_column is None:
@@ -108,8 +87,8 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
 
     def count_for(self, num_rows: int) -> int:
         """How many mega-batches ``num_rows`` rows are dealt to."""
-        if isinstance(self.mega_batches, int) or self.from_plan is not None:
-            return int(self.mega_batches or 1)
+        if isinstance(self.mega_batches, int):
+            return self.mega_batches
         if self.mega_batch_rows is not None:
             return -(-num_rows // self.mega_batch_rows)
         return max(2, -(-num_rows // MEGA_BATCH_ROWS))

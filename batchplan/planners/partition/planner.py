@@ -49,8 +49,8 @@ def partition(embeddings: Data, options: PartitionOptions, runtime: Runtime) -> 
         differ in their last digits, ``arithmetics`` names these.
 
     Raises:
-        InputError: options that do not fit the data, no such column, a plan to start from with
-            another number of rows, a zero row under cosine, or as `load_reference`.
+        InputError: options that do not fit the data, no such column, a zero row under cosine, or
+            as `load_reference`.
         ResourceError: not enough memory, or no such device.
     """
     problem = make_problem(embeddings, options, runtime)

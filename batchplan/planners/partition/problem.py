@@ -15,8 +15,6 @@ from batchplan.options import Tail
 from batchplan.planners.partition.dealing import deal
 from batchplan.planners.partition.mega_batch import MegaBatch
 from batchplan.planners.partition.options import PartitionOptions
-from batchplan.plans.metadata import rows_digest
-from batchplan.plans.plan import Plan
 from batchplan.plans.steps import batches_per_step, share_offsets
 from batchplan.refinement.objective import require_rows_fit
 from batchplan.runtime import Runtime
@@ -70,8 +68,8 @@ def make_problem(embeddings: Data, options: PartitionOptions, runtime: Runtime) 
     """Read what the options name, and deal the rows to mega-batches.
 
     Raises:
-        InputError: no such column, a plan to start from with another number of rows, a zero row
-            under cosine, a tail that does not suit the sources, or as `load_reference`.
+        InputError: no such column, a zero row under cosine, a tail that does not suit the sources,
+            or as `load_reference`.
         ResourceError: the rows do not fit the memory when batches of blocks are repaired.
     """
     # Messages name rows, so check them before mega-batches number them otherwise.
@@ -79,7 +77,6 @@ def make_problem(embeddings: Data, options: PartitionOptions, runtime: Runtime) 
     reference = None
     if isinstance(embeddings, Embeddings):
         reference = load_reference(options, embeddings, runtime)
-    place, digest = _start(options.from_plan, embeddings.num_rows)
     groups = group_codes(embeddings, options.label_table, options.group_column)
     sources = source_codes(options.source_column, embeddings, options.label_table)
     kinds = sources if options.source_mix == "proportional" else None
@@ -103,7 +100,6 @@ def make_problem(embeddings: Data, options: PartitionOptions, runtime: Runtime) 
             MegaBatch(
                 rows, part, tail, [codes[rows] for codes in groups], usual,
                 kinds=None if kinds is None else kinds[rows],
-                start=None if place is None else np.argsort(place[rows]),
             )
             for rows, part in dealt
         ]  # fmt: skip
@@ -117,7 +113,7 @@ def make_problem(embeddings: Data, options: PartitionOptions, runtime: Runtime) 
         )  # fmt: skip
         if guard.active and isinstance(embeddings, Embeddings):
             require_rows_fit(embeddings, guard, runtime)
-    stored = {"from_plan": digest, **stored_reference(reference)}
+    stored = stored_reference(reference)
     return Problem(
         embeddings, options, mega_batches, counts, in_blocks, one_order, guard, reference, stored
     )
@@ -140,25 +136,6 @@ def _large_groups(
         return None
     place = np.searchsorted(large, groups[0])
     return np.where(np.append(large, -1)[place] == groups[0], place + 1, 0)
-
-
-def _start(path: str | None, num_rows: int) -> tuple[Int64Array | None, str | None]:
-    """The place of each row in the order of a plan, int64 (N,), and a digest of the plan's rows.
-
-    Full batches come first, and rows that the plan lacks last. The fingerprint of the data may
-    differ, since the rows may have been embedded again.
-    """
-    if path is None:
-        return None, None
-    plan = Plan.load(path)
-    plan.metadata.require_match(num_rows, None, f"from {path}: plan")
-    sizes = np.diff(plan.batch_offsets)
-    rows = plan.rows[np.argsort(np.repeat(-sizes, sizes), kind="stable")]
-    first = np.sort(np.unique(rows, return_index=True)[1])
-    missing = np.setdiff1d(np.arange(num_rows), rows)
-    place = np.empty(num_rows, np.int64)
-    place[np.concatenate([rows[first], missing])] = np.arange(num_rows)
-    return place, rows_digest(plan.rows)
 
 
 def _batch_sizes(

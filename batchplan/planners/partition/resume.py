@@ -119,9 +119,9 @@ def _path(folder: Path, number: int) -> Path:
 
 
 def _digest(mega_batch: MegaBatch) -> bytes:
-    """A digest of the rows, groups, sources and plan to start from."""
+    """A digest of the rows, groups and sources."""
     hashed = blake2b(mega_batch.tail.encode(), digest_size=16)
     known = mega_batch.rows, mega_batch.sizes, *mega_batch.groups
-    for array in (*known, mega_batch.kinds, mega_batch.start):
+    for array in (*known, mega_batch.kinds):
         hashed.update(b"-" if array is None else np.ascontiguousarray(array, "<i8").data)
     return hashed.digest()

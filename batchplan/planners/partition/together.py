@@ -30,8 +30,7 @@ def plan_all(
         The number of each and its batches, in the order of ``numbers``.
     """
     with _stages_united(runtime, len(numbers)) as runtime:
-        cut = len(numbers) > 1 and problem.options.from_plan is None
-        if cut and _two_fit(problem, runtime):
+        if len(numbers) > 1 and _two_fit(problem, runtime):
             yield from _overlapping(problem, numbers, runtime)
             return
         for number in numbers:

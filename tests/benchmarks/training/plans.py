@@ -21,7 +21,6 @@ from batchplan.training import PlanBatchSampler
 SHUFFLED = "shuffled"  # what all others are compared with
 WARM_UP = "after"  # "after 1 gcbs": shuffled for one epoch, then gcbs
 BATCH, BATCH_SIZE = "--batch-size", 64
-LAST = "{last}"  # the plan of the last epoch
 START = "{start}"  # the embeddings before the first epoch
 # "{0.5:0}": from the first epoch to the last; "{8:1}": the same in whole numbers
 LINE = re.compile(r"\{([\d.]+):([\d.]+)\}")
@@ -45,7 +44,6 @@ SETTINGS = {
     "mega 4": "partition --mega-batches 4",
     "mega 8": "partition --mega-batches 8",
     "unrefined": "partition --refine 0",
-    "warm start": f"partition --from {LAST}",
     "warm-up 1": "after 1 partition",
     "warm-up 2": "after 2 partition",
     "rwr schedule": "rwr --restart 0.2:0.05 --progress {0.0:1.0}",
@@ -63,11 +61,8 @@ def batch_size(setting: str) -> int:
     return int(words[words.index(BATCH) + 1]) if BATCH in words else BATCH_SIZE
 
 
-def arguments(
-    setting: str, epoch: int, epochs: int, last: Path | None = None, start: Path | None = None
-) -> list[str]:
+def arguments(setting: str, epoch: int, epochs: int, start: Path | None = None) -> list[str]:
     """The arguments of an epoch of a setting, which is a name or is written out."""
-    files = {LAST: str(last), START: str(start)}
 
     def between(found: re.Match[str]) -> str:
         first, final = float(found[1]), float(found[2])
@@ -77,10 +72,7 @@ def arguments(
     words = written_out(setting).split()
     if words[0] == WARM_UP:
         words = words[2:] if epoch >= int(words[1]) else [SHUFFLED]
-    if LAST in words and last is None:
-        at = words.index(LAST)
-        words[at - 1 : at + 1] = []  # with its option
-    words = [files.get(word) or LINE.sub(between, word) for word in words]
+    words = [str(start) if word == START else LINE.sub(between, word) for word in words]
     if BATCH not in words:
         words += [BATCH, str(BATCH_SIZE)]
     return words + (["--epoch", str(epoch)] if words[0] == SHUFFLED else [])

@@ -37,7 +37,7 @@ def trained(
     train, held_out = setup.train, setup.held_out
     steps = epochs * -(-len(train.x) // batch_size(setting))
     training = Training(setup.model(), train.x, train.y, steps=steps, rate=rate)
-    dump, first, made = folder / "rows.parquet", folder / "first.parquet", None
+    dump, first = folder / "rows.parquet", folder / "first.parquet"
     scores, losses, told = [], [], []
     met = Met(len(train.x) if measured else 0)
     clock: dict[str, list[float]] = {"embed": [], "plan": [], "train": []}
@@ -48,7 +48,7 @@ def trained(
         clock["embed"].append(time.perf_counter() - start)
         if epoch == 0:
             shutil.copyfile(dump, first)
-        words = arguments(setting, epoch, epochs, made, first)
+        words = arguments(setting, epoch, epochs, first)
         # shuffled tells epochs apart by itself; of the others each takes its own seed
         drawn = seed if "--epoch" in words else 1000 * seed + epoch
         made = folder / f"{epoch}.npy"

@@ -101,15 +101,12 @@ def test_a_setting_may_have_its_own_batch_size():
     assert plans.arguments(setting, 0, 5) == [*setting.split(), "--epoch", "0"]
 
 
-def test_settings_may_follow_the_epochs_and_the_last_plan(tmp_path):
+def test_settings_may_follow_the_epochs():
     def last(schedule, epoch, epochs):
         return plans.arguments(schedule, epoch, epochs)[2]
 
     schedule = "partition --mega-batches {8:1}"
     assert [last(schedule, epoch, 4) for epoch in range(4)] == ["8", "6", "3", "1"]
-    warm = "partition --from {last} --refine 2"
-    assert plans.arguments(warm, 0, 5) == ["partition", "--refine", "2", *SIZE]
-    assert plans.arguments(warm, 1, 5, tmp_path)[:3] == ["partition", "--from", str(tmp_path)]
 
 
 def test_figures_of_a_plan():
