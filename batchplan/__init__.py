@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from batchplan.comparison import compare
     from batchplan.data import Candidates, Embeddings, load_embeddings
     from batchplan.embedding import embed
-    from batchplan.planners import mine_candidates, mine_negatives, plan
+    from batchplan.planners import mine_negatives, plan
     from batchplan.plans import Plan
     from batchplan.plans.negatives import Negatives
     from batchplan.quality import Evaluation, evaluate, evaluate_candidates
@@ -47,7 +47,6 @@ __all__ = [
     "evaluate",
     "evaluate_candidates",
     "load_embeddings",
-    "mine_candidates",
     "mine_negatives",
     "plan",
     "refine",

@@ -205,8 +205,6 @@ class HardnegKeywords(OptionalGuardKeywords, TableKeywords, total=False):
     """The fields of `HardnegOptions`."""
 
     per_row: int
-    corpus: list[str] | None
-    as_candidates: bool
 
 
 class ScnsKeywords(TableKeywords, total=False):
@@ -217,7 +215,6 @@ class ScnsKeywords(TableKeywords, total=False):
     scns_temperature: float
     per_row: int
     label_column: str | None
-    mixup_beta: float | None
 
 
 class RwrKeywords(GuardKeywords, PassKeywords, PlannerKeywords, total=False):
@@ -272,13 +269,10 @@ class AnyPlannerKeywords(TypedDict, total=False):
     iterations: int
     as_batches: bool
     per_row: int
-    corpus: list[str] | None
-    as_candidates: bool
     level: Literal["instance", "class"]
     top_k: int
     scns_temperature: float
     label_column: str | None
-    mixup_beta: float | None
     candidate_rows: int
     walk: Literal["rwr", "rw", "bfs"]
     restart: str

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from batchplan.data import Data, Embeddings
+from batchplan.data import Candidates, Data, Embeddings
 from batchplan.guard.describe import describe
 from batchplan.planners import PLANNERS, run_planner
 from batchplan.plans.plan import Plan
@@ -51,7 +51,6 @@ _WAYS: dict[str, list[dict[str, Any]]] = {
     "scns": [
         {"as_batches": True, "per_row": 2},
         {"label_column": "code", "level": "class", "top_k": 2, "per_row": 2},
-        {"label_column": "code", "mixup_beta": 1.0},
     ],
     "rwr": [
         {"candidate_rows": 32, "neighbors": 8},
@@ -121,8 +120,9 @@ def _runs_of_mined(tuples: Embeddings, runtime: Runtime) -> Iterator[Run]:
 
     for planner in ("partition", "gcbs"):
         yield partial(planned, planner, tuples, **_NEAR)
-    pairs = tuples.by_document()[0]
-    lists = planned("hardneg", pairs, per_row=_BATCH, as_candidates=True)
+    ids = (np.arange(_ROWS)[:, None] + 1 + np.arange(_BATCH)) % _ROWS
+    scores = np.tile(np.linspace(0.9, 0.1, _BATCH), (_ROWS, 1))
+    lists = Candidates.from_lists(ids, scores, np.ones(_ROWS))
     yield partial(planned, "partition", lists)
     plan = planned("random", lists)
     yield partial(evaluate_lists, plan, lists, EvaluationOptions(), runtime)

@@ -30,7 +30,6 @@ def accepted(x: Any, y: Any) -> None:
     batchplan.refine(plan, x, y, passes=2, seconds=1.5)
     assert_type(batchplan.mine_negatives(x, y, per_row=3), batchplan.Negatives)
     batchplan.mine_negatives(x, y, planner="scns", level="class")
-    batchplan.mine_candidates(x, y, relative_margin=0.05)
     assert_type(batchplan.compare("x.npy", "y.npy", planners=["gcbs"], sample=100), Comparison)
     batchplan.embed("model", "pairs.parquet", "vectors", columns="anchor,positive", device="cuda")
     materialize(plan, "pairs.parquet", "planned", format="mds", memory="2GB")

@@ -135,11 +135,6 @@ def _measure_table(path: str, data: Embeddings, labelling: Labelling) -> dict[st
     codes = zip(labelling.columns.values(), labelling.codes(data), strict=True)
     table = Negatives.load(path)
     table.require_match(data.num_rows, data.fingerprint)
-    if table.num_documents > data.num_rows:
-        raise InputError(
-            f"{table.metadata.planner}: the table has negatives of a corpus, which have no labels "
-            "here; evaluate a table that was mined without --corpus"
-        )
     shares = {}
     for column, code in codes:
         if column and code is not None:

@@ -54,7 +54,7 @@ class _Worked(NamedTuple):
     """The result of a command.
 
     Attributes:
-        made: a plan, a table of negatives or candidates.
+        made: a plan or a table of negatives.
         options: the options that made it.
         before: the plan that it improves, if any.
         command: the command line that makes the same plan, if the planner was chosen.
@@ -225,7 +225,7 @@ def _run(
     with session.opened(embeddings) as opened:
         worked = work(opened)
         with opened.runtime.stage("write"):
-            _save(worked.made, output, force, opened.data.ids, read)
+            worked.made.save(output, force=force, ids=opened.data.ids, inputs=read)
         gained = None
         if (json or not session.quiet) and not table and hasattr(opened.data, "dim"):
             gained = _gain(worked, opened)
@@ -236,13 +236,6 @@ def _run(
         print_json(summary)
     else:
         opened.watch.summarize(_facts(summary, opened))
-
-
-def _save(plan: Any, output: str, force: bool, ids: Any, read: list[str]) -> None:
-    if hasattr(plan, "metadata"):
-        plan.save(output, force=force, ids=ids, inputs=read)
-    else:  # candidates; the output was checked before the inputs were read
-        plan.save(output, force=force, ids=ids)
 
 
 def _summary(plan: Any, opened: Opened, output: str, gained: Gain | None) -> dict[str, Any]:
@@ -258,18 +251,16 @@ def _summary(plan: Any, opened: Opened, output: str, gained: Gain | None) -> dic
             "world_size": plan.metadata.world_size,
             "scope": plan.metadata.scope,
         }
-    elif hasattr(plan, "indices"):  # candidates; naming the class would load Arrow
-        size = {"num_anchors": plan.num_rows, "num_candidates": len(plan.indices)}
     else:
         size = {"num_anchors": len(plan.anchors), "negatives_per_anchor": plan.per_anchor}
     nodes = opened.watch.notes.get(NODES)
     return {
-        "planner": plan.metadata.planner if hasattr(plan, "metadata") else "hardneg",
+        "planner": plan.metadata.planner,
         "output": output,
         "num_rows": opened.data.num_rows,
         **({"dim": opened.data.dim} if hasattr(opened.data, "dim") else {}),
         **size,
-        **(plan.metadata.metrics if hasattr(plan, "metadata") else {}),
+        **plan.metadata.metrics,
         **({} if gained is None else {"gain": asdict(gained)}),
         "seconds": {stage: round(taken, 4) for stage, taken in spent.items()},
         "seconds_total": round(sum(spent.values()), 4),
@@ -296,9 +287,7 @@ def _facts(summary: dict[str, Any], opened: Opened) -> Iterator[tuple[str, str]]
     limited = summary.get("gain", {}).get("limited")
     if summary.get("broken_pairs") is not None and not limited:
         yield "pairs not separated", f"{summary['broken_pairs']:,}"
-    if "num_candidates" in summary:
-        yield "candidates", f"{summary['num_candidates']:,} of {summary['num_anchors']:,} rows"
-    elif "num_anchors" in summary:
+    if "num_anchors" in summary:
         per_anchor, anchors = summary["negatives_per_anchor"], summary["num_anchors"]
         yield "negatives", f"{per_anchor} for each of {anchors:,} rows"
     else:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from batchplan.data.arrow_types import float_type, id_type, is_list
@@ -81,33 +80,6 @@ def read(path: Path) -> tuple[Lists, Float32Array, pa.Array | None]:
         raise InputError(f"{path}: got 0 rows, expected candidates of at least 2")
     indptr = np.append(0, np.cumsum(np.concatenate(all_lengths)))
     return (indptr, indices, all_scores), np.concatenate(positives), known
-
-
-def write(stream: BinaryIO, lists: Lists, positive: Float32Array, ids: pa.Array | None) -> None:
-    """Write candidates; see `Candidates.save`."""
-    indptr, indices, scores = lists
-    names = {} if ids is None else {_ID: ids.type}
-    kinds = {**names, _IDS: pa.list_(names.get(_ID, pa.int32())), _SCORES: pa.list_(pa.float32())}
-    schema = pa.schema([*kinds.items(), (_POSITIVE, pa.float32())])
-    n = len(positive)
-    with pq.ParquetWriter(stream, schema, compression="zstd") as writer:
-        for start in range(0, n, _ROWS):
-            stop = min(start + _ROWS, n)
-            ends = indptr[start : stop + 1]
-            part = slice(int(ends[0]), int(ends[-1]))
-            offsets = pa.array((ends - ends[0]).astype(np.int32))
-            listed = pa.array(indices[part])
-            columns = [
-                pa.ListArray.from_arrays(offsets, listed if ids is None else ids.take(listed)),
-                pa.ListArray.from_arrays(offsets, pa.array(scores[part])),
-                pa.array(positive[start:stop]),
-            ]
-            own = [] if ids is None else [ids.slice(start, stop - start)]
-            arrays = [
-                column.cast(field.type)
-                for column, field in zip([*own, *columns], schema, strict=True)
-            ]
-            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
 
 
 def _numbers(

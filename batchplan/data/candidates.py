@@ -187,29 +187,6 @@ class Candidates:
             *lists, positive, lambda row: f"{file} row {row}", ids=ids, shards=(shard,)
         )
 
-    def save(self, path: str | os.PathLike[str], *, force: bool = False, ids: Any = None) -> None:
-        """Write the Parquet file that `load` reads.
-
-        Args:
-            path: a file with the suffix ``.parquet``.
-            force: whether an existing file may be replaced.
-            ids: (N,), the id of each row; the lists then have ids instead of row numbers.
-
-        Raises:
-            InputError: another suffix, or a file that exists without ``force``.
-            OutputError: writing failed; existing files are unchanged.
-        """
-        from batchplan.data.candidate_files import write
-        from batchplan.files.atomic import write_files
-
-        file = Path(path)
-        if file.suffix.lower() != ".parquet":
-            raise InputError(f"{file}: candidates need the suffix .parquet; rename it")
-        if file.exists() and not force:
-            raise InputError(f"{file}: exists already; pass force=True, or choose another")
-        lists = self.indptr, self.indices, self.scores
-        write_files({file: lambda stream: write(stream, lists, self.positive, ids)})
-
     def take(self, rows: Int64Array) -> Candidates:
         """Return the candidates of the given rows (n,) among these rows, numbered in the given
         order. The floors are those of the whole lists."""

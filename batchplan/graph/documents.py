@@ -26,13 +26,12 @@ Lists = tuple[NDArray[np.int64], NDArray[np.float32]]
 _ROWS = 1024  # whose lists a thread unites at a time
 
 
-def united_lists(by_document: Iterable[Lists], count: int | None = None) -> Lists:
+def united_lists(by_document: Iterable[Lists]) -> Lists:
     """The k nearest rows of every row by their most similar document.
 
     Args:
         by_document: for each document, int64 and float32 (N, k): the nearest rows, best first, and
             their similarities; -1 and -inf at the end of shorter lists.
-        count: how many rows there are to list; N by default.
 
     Returns:
         The lists by all documents; ties go to the lower row.
@@ -41,7 +40,7 @@ def united_lists(by_document: Iterable[Lists], count: int | None = None) -> List
     best = next(lists)
     for other in lists:
         out = np.empty_like(best[0]), np.empty_like(best[1])
-        work = partial(_unite, best, other, out, count or len(best[0]))
+        work = partial(_unite, best, other, out)
         in_blocks(work, len(out[0]), _ROWS, _unheard)
         best = out
     return best
@@ -88,10 +87,10 @@ def _unheard(_rows: int) -> None:
 
 
 @njit
-def _unite(first, second, out, count, start, stop):  # type: ignore[no-untyped-def]
+def _unite(first, second, out, start, stop):  # type: ignore[no-untyped-def]
     """Merge two lists of each row, best first. A row in both lists counts where it is better."""
-    k = first[0].shape[1]
-    holder = np.full(count, -1, np.int64)  # the last row whose list has it
+    n, k = first[0].shape
+    holder = np.full(n, -1, np.int64)  # the last row whose list has it
     for i in range(start, stop):
         a = b = 0
         for place in range(k):

@@ -115,7 +115,7 @@ def write_in_order(
     shape = Tuples.of(plan, options) if isinstance(plan, Negatives) else InOrder.of(plan, options)
     with runtime.stage("scan"):
         source = Source.of(paths, options.column)
-        _require_rows(plan, source.num_rows)
+        plan.require_match(source.num_rows, None)
         if isinstance(plan, Plan) and ids is not None and (named := source.ids(options.id_column)):
             _require_ids(plan, ids, source, *named)
     source = replace(source, schema=shape.read(source.schema, str(source.paths[0])))
@@ -230,16 +230,3 @@ def _write(path: Path, write: Callable[[BufferedWriter, Any], object], content: 
         stream.flush()
         os.fsync(stream.fileno())
         return stream.seek(0, os.SEEK_END)
-
-
-def _require_rows(plan: Plan | Negatives, num_rows: int) -> None:
-    """Require the rows of the plan; of a table with a corpus, also its documents after them."""
-    expected = plan.num_documents if isinstance(plan, Negatives) else plan.metadata.num_rows
-    if expected == plan.metadata.num_rows:
-        plan.require_match(num_rows, None)
-    elif num_rows != expected:
-        raise InputError(
-            f"negatives: made for {plan.metadata.num_rows} rows and "
-            f"{expected - plan.metadata.num_rows} documents of a corpus, got {num_rows} rows of "
-            "texts; name the texts of the corpus after those of the rows, in the same order"
-        )

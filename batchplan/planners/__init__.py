@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from batchplan.lazy import lazily
 
 if TYPE_CHECKING:
-    from batchplan.planners.planning import mine_candidates as mine_candidates
     from batchplan.planners.planning import mine_negatives as mine_negatives
     from batchplan.planners.planning import plan as plan
     from batchplan.planners.planning import run_planner as run_planner

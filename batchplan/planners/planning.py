@@ -17,7 +17,7 @@ from batchplan.runtime import Observer, Runtime
 from batchplan.text import meant
 
 if TYPE_CHECKING:
-    from batchplan.data import Candidates, Data
+    from batchplan.data import Data
     from batchplan.plans import Negatives, Plan
 
 
@@ -180,8 +180,6 @@ def mine_negatives(
         ResourceError: as `plan`.
     """
     planner = planner or "hardneg"
-    if options.get("as_candidates"):
-        raise InputError("as_candidates: makes candidates; call batchplan.mine_candidates")
     settings = _settings(planner, options)
     runtime = Runtime.of(device, memory, seed, observer)
     if not settings.makes_table():
@@ -191,28 +189,6 @@ def mine_negatives(
         )
     mined = run_planner(planner, _data(x, y, None, cast), settings, runtime)
     return typing.cast("Negatives", mined)
-
-
-@with_options(HardnegOptions, checked=False)
-def mine_candidates(
-    x: Any, y: Any = None, **options: Unpack[keywords.HardnegKeywords]
-) -> Candidates:
-    """Mine lists of the rows most similar to each anchor, which `plan` takes in place of vectors.
-
-    The arguments are those of `mine_negatives` with ``hardneg``; ``per_row`` is 100 by default.
-
-    Raises:
-        InputError: as `plan`; a row without candidates.
-        ResourceError: as `plan`.
-    """
-    given: dict[str, Any] = {"batch_size": 2, "per_row": 100, **options, "as_candidates": True}
-    names = given.keys() & {"device", "memory", "seed", "observer"}
-    runtime, cast = (
-        Runtime.of(**{name: given.pop(name) for name in names}),
-        given.pop("cast", False),
-    )
-    found = run_planner("hardneg", _data(x, y, None, cast), _settings("hardneg", given), runtime)
-    return typing.cast("Candidates", found)
 
 
 def _settings(planner: str, options: dict[str, Any]) -> PlannerOptions:
@@ -242,10 +218,9 @@ def _data(x: Any, y: Any, negatives: Any, cast: bool) -> Data:
 
 def run_planner(
     planner: str, embeddings: Data, options: PlannerOptions, runtime: Runtime
-) -> Plan | Negatives | Candidates:
+) -> Plan | Negatives:
     """`plan` with a dataclass of options and a runtime; raises the same."""
     _check(planner, embeddings, options)
-    from batchplan.data import Candidates
     from batchplan.planners.common.finish import finish, finish_table
 
     if isinstance(options, PartitionOptions):
@@ -254,10 +229,8 @@ def run_planner(
         options = settled(embeddings, options, runtime)
     draft = PLANNERS[planner].load()(embeddings, options, runtime)
     if isinstance(draft, Draft):
-        draft = finish(draft, planner, embeddings, options, runtime)
-    elif not isinstance(draft, Candidates):
-        draft = finish_table(draft, planner, embeddings, options, runtime)
-    return typing.cast("Plan | Negatives | Candidates", draft)
+        return finish(draft, planner, embeddings, options, runtime)
+    return finish_table(draft, planner, embeddings, options, runtime)
 
 
 def _check(planner: str, embeddings: Data, options: PlannerOptions) -> None:

@@ -28,7 +28,7 @@ from batchplan.planners.rwr.options import RwrOptions
 from batchplan.planners.scns.options import ScnsOptions
 from batchplan.runtime import Runtime
 
-Function = Callable[[Any, Any, Runtime], Any]  # Draft, Mined or Candidates
+Function = Callable[[Any, Any, Runtime], Any]  # Draft or Mined
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from batchplan.plans.formats.negatives import Arrays
 from batchplan.plans.metadata import PlanMetadata
 from batchplan.plans.output import check_output
 from batchplan.plans.validation import check_range
-from batchplan.typing import Float32Array, Int64Array
+from batchplan.typing import Int64Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,37 +28,24 @@ class Negatives:
     Attributes:
         anchors: int64 (n,), distinct row numbers, read-only.
         negatives: int64 (n, M), M distinct rows per anchor, never the anchor itself, read-only.
-            Numbers from N on are documents of a corpus.
-        probabilities: float32 (n, M), the probability of the negative in a single draw for its
-            anchor; 1 if it was chosen rather than drawn.
-        mixup: float32 (n, M) coefficients nu of the latent mixup, from 0 to 1, or None.
         metadata: how the table was made and for which data. ``batch_size`` is the option, and
             ``partitions_rows`` is False.
 
     Raises:
         InputError: shapes that do not fit, a row out of range, a repeated anchor, a negative that
-            is its own anchor or repeated, a probability or coefficient outside 0 to 1.
+            is its own anchor or repeated.
     """
 
     anchors: Int64Array
     negatives: Int64Array
-    probabilities: Float32Array
-    mixup: Float32Array | None
     metadata: PlanMetadata
 
     def __post_init__(self) -> None:
-        for name, dtype in negatives.DTYPES.items():
-            if (values := getattr(self, name)) is not None:
-                view = np.ascontiguousarray(values, dtype=dtype).view()
-                view.flags.writeable = False
-                object.__setattr__(self, name, view)
+        for name in negatives.NAMES:
+            view = np.ascontiguousarray(getattr(self, name), np.int64).view()
+            view.flags.writeable = False
+            object.__setattr__(self, name, view)
         _check(self, "negatives")
-
-    @property
-    def num_documents(self) -> int:
-        """N, plus the documents of the corpus that the negatives were mined from."""
-        corpus = self.metadata.metrics.get("corpus_rows", 0)
-        return self.metadata.num_rows + (corpus if isinstance(corpus, int) else 0)
 
     @property
     def per_anchor(self) -> int:
@@ -70,17 +57,11 @@ class Negatives:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the rows, the probabilities and the coefficients."""
+        """SHA-256 of the rows."""
         return negatives.digest(self._arrays())
 
     def _arrays(self) -> Arrays:
-        named = {name: getattr(self, name) for name in negatives.DTYPES}
-        return {name: values for name, values in named.items() if values is not None}
-
-    def with_metrics(self, **metrics: Any) -> Negatives:
-        """The same table, with more metrics in its metadata."""
-        known = {**self.metadata.metrics, **metrics}
-        return replace(self, metadata=replace(self.metadata, metrics=known))
+        return {name: getattr(self, name) for name in negatives.NAMES}
 
     def save(
         self,
@@ -92,8 +73,8 @@ class Negatives:
     ) -> None:
         """Write the table as Parquet; the same table gives the same bytes.
 
-        Columns: ``row`` int64, ``negatives`` list<int64>, ``probabilities`` list<float>, ``mixup``
-        list<float> if there are coefficients, and ``id`` of the anchor if there are ids.
+        Columns: ``row`` int64, ``negatives`` list<int64>, and ``id`` of the anchor if there are
+        ids.
 
         Args:
             path: a file with the suffix ``.parquet``.
@@ -119,9 +100,8 @@ class Negatives:
         """
         arrays, document = negatives.read(no_url(path))
         metadata = PlanMetadata.from_dict(document, where=str(path))
-        columns: dict[str, Any] = {"mixup": None, **arrays}
         try:
-            table = cls(**columns, metadata=metadata)
+            table = cls(**arrays, metadata=metadata)
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
         if document.get("digest") != negatives.digest(arrays):
@@ -162,7 +142,7 @@ def _check(table: Negatives, where: str) -> None:
     if len(shape) != 2 or 0 in shape or shape[0] != len(anchors):
         raise InputError(f"{where}: got shape {shape} for {len(anchors)} anchors, expected (n, M)")
     check_range(anchors, table.metadata.num_rows, f"{where}, anchors")
-    check_range(rows.ravel(), table.num_documents, f"{where}, negatives")
+    check_range(rows.ravel(), table.metadata.num_rows, f"{where}, negatives")
     if len(np.unique(anchors)) != len(anchors):
         raise InputError(f"{where}: an anchor occurs twice, expected each once")
     own = (rows == anchors[:, None]).any(axis=1)
@@ -171,8 +151,3 @@ def _check(table: Negatives, where: str) -> None:
     for wrong, problem in ((own, "is its own negative"), (twice, "has a negative twice")):
         if wrong.any():
             raise InputError(f"{where}: row {anchors[wrong.argmax()]} {problem}; plan again")
-    for name in ("probabilities", "mixup"):
-        if (values := getattr(table, name)) is not None and (
-            values.shape != shape or not ((values >= 0) & (values <= 1)).all()
-        ):
-            raise InputError(f"{where}: {name}: expected a number from 0 to 1 for each negative")

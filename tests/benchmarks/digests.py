@@ -59,7 +59,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "hardneg": [{}, {"as_batches": True}, {"as_batches": True, **GROUPS}],
     "scns": [
         {},
-        {"mixup_beta": 0.4, "per_row": 3, **GROUPS},
+        {"per_row": 3, **GROUPS},
         {"level": "class", "label_column": "group", "top_k": 20, "per_row": 4},
         {"as_batches": True, "per_row": 3},
         {"as_batches": True, "level": "class", "label_column": "group", "per_row": 3},
@@ -104,8 +104,7 @@ def lines(data: Path, evaluations: bool) -> Iterator[str]:
             )
             what = f"{name} {json.dumps(options)}"
             if table:
-                arrays = [planned.anchors, planned.negatives, planned.probabilities, planned.mixup]
-                yield f"{what}: {digest(*[one for one in arrays if one is not None])}"
+                yield f"{what}: {digest(planned.anchors, planned.negatives)}"
                 continue
             made = digest(planned.rows, planned.batch_offsets)
             yield f"{what}: {made} {digest(planned.metadata.metrics)}"

@@ -62,9 +62,8 @@ def test_as_batches(npy, rows, done):
 
 def test_class_level(npy, rows, done, refused):
     options = [*npy, "-b", 8, "--level", "class", "--label-column", "class", *rows]
-    done("scns", *options, "--mixup-beta", 0.2, "-o", "c.parquet")
+    done("scns", *options, "-o", "c.parquet")
     table = Negatives.load("c.parquet")
-    assert table.mixup is not None
     assert (table.negatives % 4 != table.anchors[:, None] % 4).all()
     assert "no such column" in refused("scns", *npy, "-b", 8, "--label-column", "no", *rows)
     assert "--label-table" in refused("scns", *npy, "-b", 8, "--label-column", "class")

@@ -61,7 +61,6 @@ TUNED = {
     "hardneg": [["--as-batches"], GROUPS],
     "scns": [
         ["--as-batches", "--per-row", "3"],
-        ["--label-column", "group", "--mixup-beta", "1"],
     ],
     "random": [["--refine", "1"], GUARD, GROUPS],
     "rwr": [["--candidate-rows", "40", *GUARD], ["--coverage", "independent"]],
@@ -79,6 +78,10 @@ def data(folder):
     columns = {name: pa.array(list(side.astype(np.float16))) for name, side in sides.items()}
     pq.write_table(pa.table({**columns, "group": [f"g{i % 9}" for i in range(ROWS)]}), *PAIRS)
     np.save(*ALONE, x.astype(np.float32))
+    ids = (np.arange(ROWS)[:, None] + 1 + np.arange(9)) % ROWS
+    scores = np.tile(np.linspace(0.9, 0.1, 9), (ROWS, 1))
+    lists = {"ids": list(ids), "scores": list(scores), "positive": np.ones(ROWS)}
+    pq.write_table(pa.table(lists), "c.parquet")
 
 
 def commands():
@@ -102,7 +105,6 @@ def commands():
     yield ["partition", *mined, "-o", "tuples.npy", "-q"]
     yield ["gcbs", *mined, "--neighbors", "3", *GUARD, "-o", "graph.npy", "-q"]
     yield ["evaluate", "tuples.npy", *mined[:3], "-q"]
-    yield ["hardneg", *PAIRS, "-b", "10", "--per-row", "9", "--as-candidates", "-o", "c.parquet"]
     lists = ["--candidates", "c.parquet"]
     yield ["partition", *lists, "-b", "10", "-o", "lists.npy", "-q"]
     yield ["evaluate", "lists.npy", *lists, "-q"]

@@ -157,9 +157,7 @@ def whole(tmp_path_factory):
     for suffix in ("npy", "parquet", "npz", "jsonl", "txt"):
         plan.save(folder / f"plan.{suffix}")
     others = (np.arange(ROWS)[:, None] + np.arange(1, 4)) % ROWS
-    Negatives(
-        np.arange(ROWS), others, np.full((ROWS, 3), 0.5, np.float32), None, plan.metadata
-    ).save(folder / "negatives.parquet")
+    Negatives(np.arange(ROWS), others, plan.metadata).save(folder / "negatives.parquet")
     options = EvaluationOptions(random_trials=2)
     how = comparable_settings(options, batch_size=4, seed=0, label_column=None, group_column=None)
     Path(folder / "baseline.json").write_bytes(

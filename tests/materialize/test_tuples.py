@@ -23,7 +23,7 @@ GENERATOR = np.random.default_rng(0)
 ANCHORS = GENERATOR.permutation(ROWS)[:200]
 SHIFTS = GENERATOR.permuted(np.tile(np.arange(1, ROWS), (200, 1)), axis=1)[:, :M]
 TABLE = Negatives(
-    ANCHORS, (ANCHORS[:, None] + SHIFTS) % ROWS, np.ones((200, M)), None,
+    ANCHORS, (ANCHORS[:, None] + SHIFTS) % ROWS,
     PlanMetadata(batch_size=8, num_rows=ROWS, partitions_rows=False, fingerprint="b2:0"),
 )  # fmt: skip
 TEXTS = [f"q{row}" for row in range(ROWS)], [f"d{row}" for row in range(ROWS)]

@@ -27,8 +27,6 @@ def test_the_hardest_row_of_each(make):
     assert isinstance(table, Negatives)
     assert table.anchors.tolist() == list(range(90))
     assert np.array_equal(table.negatives, ranks(embeddings)[:, :1])
-    assert (table.probabilities == 1).all()
-    assert table.mixup is None
     assert (table.metadata.planner, table.metadata.fingerprint) == (
         "hardneg",
         embeddings.fingerprint,
@@ -164,82 +162,3 @@ def test_refusals(make, tmp_path):
         mine_negatives(embeddings, batch_size=4, group_column="group", label_table=table)
     with pytest.raises(InputError, match="hold no columns"):
         mine_negatives(embeddings, batch_size=4, group_column="group")
-
-
-def test_documents_of_a_corpus(make, tmp_path):
-    """They join the rows, by similarity, below the ceiling of the anchor."""
-    embeddings = make(70)
-    rng = np.random.default_rng(4)
-    corpus = rng.standard_normal((9000, embeddings.dim)).astype(np.float32)
-    corpus[:70] = embeddings.y.rows(0, 70) + 0.01 * corpus[:70]  # right answers are among them
-    np.save(tmp_path / "corpus.npy", corpus)
-    options = {"per_row": 6, "relative_margin": 0.1, "batch_size": 8, "device": "cpu"}
-    table = mine_negatives(embeddings, corpus=[str(tmp_path / "corpus.npy")], **options)
-    sides = *(side.rows(0, 70).astype(np.float64) for side in (embeddings.x, embeddings.y)), corpus
-    x, y, c = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in sides)
-    S, own = x @ y.T, np.einsum("nd,nd->n", x, y)
-    ceilings = own - 0.1 * np.abs(own)
-    rows = np.where(np.maximum(S, S.T) < np.minimum(ceilings[:, None], ceilings), S, -np.inf)
-    np.fill_diagonal(rows, -np.inf)
-    others = np.where(x @ c.T < ceilings[:, None], x @ c.T, -np.inf)
-    order = np.argsort(-np.concatenate([rows, others], axis=1), axis=1, kind="stable")[:, :6]
-    assert np.array_equal(table.negatives, order[table.anchors])
-    assert (table.negatives >= 70).any()
-    assert table.num_documents == 9070
-    table.save(tmp_path / "table.parquet")
-    assert Negatives.load(tmp_path / "table.parquet").num_documents == 9070
-    with pytest.raises(InputError, match="corpus: expected a table of negatives"):
-        mine_negatives(embeddings, corpus=["corpus.npy"], batch_size=8)
-    np.save(tmp_path / "narrow.npy", corpus[:, :3])
-    with pytest.raises(InputError, match="corpus: got 3 dimensions, expected"):
-        mine_negatives(embeddings, corpus=[str(tmp_path / "narrow.npy")], **options)
-
-
-def test_texts_of_a_corpus(make, tmp_path):
-    from batchplan.materialize import materialize
-
-    embeddings = make(40)
-    np.save(tmp_path / "corpus.npy", embeddings.y.rows(0, 40)[::-1] * 2 + 0.5)
-    options = {"per_row": 2, "relative_margin": 0.1, "batch_size": 8, "device": "cpu"}
-    table = mine_negatives(embeddings, corpus=[str(tmp_path / "corpus.npy")], **options)
-    for name, side in (("rows", "y"), ("corpus", "c")):
-        texts = {
-            "anchor": [f"x{i}" for i in range(40)],
-            "positive": [f"{side}{i}" for i in range(40)],
-        }
-        pq.write_table(pa.table(texts), tmp_path / f"{name}.parquet")
-    data = [tmp_path / "rows.parquet", tmp_path / "corpus.parquet"]
-    materialize(table, data, tmp_path / "out")
-    (shard,) = (tmp_path / "out").glob("*.parquet")
-    written = pq.read_table(shard).to_pylist()
-    names = [f"y{i}" for i in range(40)] + [f"c{i}" for i in range(40)]
-    assert [[row["negative_1"], row["negative_2"]] for row in written] == [
-        [names[document] for document in own] for own in table.negatives
-    ]
-    with pytest.raises(InputError, match="made for 40 rows and 40 documents of a corpus, got 40"):
-        materialize(table, data[:1], tmp_path / "other")
-
-
-def test_lists_of_candidates(make, tmp_path):
-    from batchplan import Candidates, mine_candidates
-
-    embeddings = make(50)
-    found = mine_candidates(embeddings, per_row=7, relative_margin=0.1, device="cpu")
-    x, y = (side.rows(0, 50).astype(np.float64) for side in (embeddings.x, embeddings.y))
-    x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
-    own = np.einsum("nd,nd->n", x, y)
-    assert np.allclose(found.positive, own, atol=1e-6)
-    assert (np.diff(found.indptr) <= 7).all()
-    for row in range(50):
-        part = slice(*found.indptr[row : row + 2])
-        assert np.allclose(found.scores[part], x[row] @ y[found.indices[part]].T, atol=1e-6)
-    names = pa.array([f"n{i}" for i in range(50)])
-    found.save(tmp_path / "named.parquet", ids=names)
-    found.save(tmp_path / "plain.parquet")
-    for name in ("named", "plain"):
-        loaded = Candidates.load(tmp_path / f"{name}.parquet")
-        assert loaded.fingerprint == found.fingerprint
-    with pytest.raises(InputError, match=r"plain\.parquet: exists already"):
-        found.save(tmp_path / "plain.parquet")
-    with pytest.raises(InputError, match=r"call batchplan\.mine_candidates"):
-        mine_negatives(embeddings, as_candidates=True)

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from scipy.stats import chisquare, kstest
+from scipy.stats import chisquare
 
 from batchplan import InputError, mine_negatives, plan
 from batchplan.data import Embeddings
@@ -55,10 +55,7 @@ def test_first_draws_are_the_softmax(make):
         for seed in range(SEEDS)
     ]
     check_frequencies(np.stack([one.negatives[:, 0] for one in tables]), share)
-    found = tables[0]
-    expected = np.take_along_axis(share, found.negatives, axis=1)
-    np.testing.assert_allclose(found.probabilities, expected, rtol=1e-4)
-    # The second draw is by the same probabilities, without the row drawn first.
+    # The second draw is by the same shares, without the row drawn first.
     second = (
         share[:, None, :] * (1 - np.eye(12)) * (share / (1 - share + 1e-300))[:, :, None]
     ).sum(1)
@@ -119,8 +116,6 @@ def test_class_level(make, tmp_path):
                 "scns_temperature": 0.3, "per_row": 2}  # fmt: skip
     tables = [make_table(embeddings, seed=seed, **options) for seed in range(SEEDS // 3)]
     check_frequencies(np.stack([one.negatives[:, 0] for one in tables]), share)
-    expected = np.take_along_axis(share, tables[0].negatives, axis=1)
-    np.testing.assert_allclose(tables[0].probabilities, expected, rtol=1e-4)
 
 
 def test_all_rows_of_few_classes(make, tmp_path):
@@ -134,14 +129,9 @@ def test_all_rows_of_few_classes(make, tmp_path):
         make_table(embeddings, per_row=7, **options)
 
 
-def test_mixup_and_temperature(make):
+def test_temperature_and_seed(make):
     embeddings = make(400)
-    found = make_table(embeddings, mixup_beta=0.4)
-    assert found.mixup.shape == (400, 10)
-    assert kstest(found.mixup.ravel(), "beta", (0.4, 0.4)).pvalue > 1e-4
     plain = make_table(embeddings)
-    assert np.array_equal(plain.negatives, found.negatives)
-    assert plain.mixup is None
     hard = make_table(embeddings, scns_temperature=1e-4)
     x, y = unit(embeddings)
     scores = x @ y.T - 9 * np.eye(400)
@@ -157,8 +147,6 @@ def test_mixup_and_temperature(make):
         ({"per_row": 0}, "per row: got 0, expected a number of at least 1"),
         ({"per_row": 101}, "per row: got 101 negatives, expected at most top_k, 100"),
         ({"scns_temperature": 0.0}, "scns temperature: got 0.0, expected a finite number above 0"),
-        ({"mixup_beta": float("inf")}, "mixup beta: got inf"),
-        ({"mixup_beta": 1, "as_batches": True}, "mixup beta: a plan stores no coefficients"),
         ({"level": "class"}, "level: class needs classes"),
         ({"level": "row"}, "level: got 'row', expected instance or class"),
         ({"label_table": "a.parquet"}, "label table: given without --group-column"),

@@ -18,34 +18,29 @@ METADATA = PlanMetadata(
 )
 
 
-def table(mixed=True, **changes):
+def table(**changes):
     parts = {
         "anchors": [0, 1, 4],
         "negatives": [[1, 2], [0, 4], [3, 2]],
-        "probabilities": [[0.5, 0.25], [1, 0.0], [0.1, 0.2]],
-        "mixup": [[0.5, 0], [1, 0.3], [0.7, 0.2]] if mixed else None,
         "metadata": METADATA,
     }
     return Negatives(**parts | changes)
 
 
-@pytest.mark.parametrize("mixup", [True, False])
 @pytest.mark.parametrize("group", [2, 100])
-def test_round_trip(tmp_path, monkeypatch, mixup, group):
+def test_round_trip(tmp_path, monkeypatch, group):
     monkeypatch.setattr(negatives, "_ROW_GROUP", group)
-    made = table(mixup)
+    made = table()
     made.save(tmp_path / "a.parquet")
     made.save(tmp_path / "b.parquet")
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
     loaded = Negatives.load(tmp_path / "a.parquet")
     assert loaded.metadata == made.metadata
-    for name in ("anchors", "negatives", "probabilities", "mixup"):
+    for name in ("anchors", "negatives"):
         one, other = getattr(made, name), getattr(loaded, name)
-        assert (one is None) == (other is None)
-        if one is not None:
-            assert one.dtype == other.dtype
-            assert np.array_equal(one, other)
-            assert not other.flags.writeable
+        assert one.dtype == other.dtype
+        assert np.array_equal(one, other)
+        assert not other.flags.writeable
     assert (len(loaded), loaded.per_anchor) == (3, 2)
     assert is_negatives(tmp_path / "a.parquet")
     assert not is_plan(tmp_path / "a.parquet")
@@ -56,7 +51,6 @@ def test_columns(tmp_path):
     found = pq.read_table(tmp_path / "a.parquet")
     assert found["row"].type == pa.int64()
     assert found["negatives"].type == pa.list_(pa.int64())
-    assert found["probabilities"].type == found["mixup"].type == pa.list_(pa.float32())
     assert found["negatives"].to_pylist() == [[1, 2], [0, 4], [3, 2]]
     assert found["id"].to_pylist() == ["a", "b", "e"]
     assert json.loads(found.schema.metadata[b"batchplan-negatives"])["planner"] == "scns"
@@ -73,9 +67,6 @@ def test_columns(tmp_path):
         ({"anchors": [0, 1, 1]}, "an anchor occurs twice"),
         ({"anchors": [0, 1]}, r"got shape \(3, 2\) for 2 anchors"),
         ({"negatives": [[], [], []]}, r"got shape \(3, 0\)"),
-        ({"probabilities": [[0.5, 0.25], [1, 1.5], [0, 0]]}, "probabilities: expected a number"),
-        ({"probabilities": [[0.5], [1], [0]]}, "probabilities: expected a number"),
-        ({"mixup": [[0.5, np.nan], [1, 1], [0, 0]]}, "mixup: expected a number"),
     ],
 )
 def test_checked_when_made(changes, says):
@@ -119,7 +110,6 @@ def rewrite(path, **columns):
         ({"row": pa.array([0, 1, 3])}, "row 3 is its own negative"),
         ({"row": pa.array([1, 2, 4])}, "own negative|digest"),
         ({"negatives": pa.array([[2, 1], [0, 4], [3, 2]])}, "the digest differs"),
-        ({"mixup": None}, "the digest differs"),
     ],
 )
 def test_edited_files(tmp_path, columns, says):
@@ -156,7 +146,3 @@ def test_require_match():
         InputError, match="negatives: made for data with fingerprint b2:0, got b2:1"
     ):
         made.require_match(5, "b2:1")
-
-
-def test_with_metrics():
-    assert table().with_metrics(share=0.5).metadata.metrics == {"share": 0.5}

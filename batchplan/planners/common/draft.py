@@ -53,14 +53,8 @@ class Mined:
 
     Attributes:
         negatives: int64 (n, M), those of each anchor.
-        probabilities: float32 (n, M), of drawing each negative; None if they are not drawn.
-        mixup: float32 (n, M), coefficients of latent mixup, or None.
         anchors: int64 (n,), the rows that have negatives; None for all N.
-        facts: metrics of the table.
     """
 
     negatives: ArrayLike
-    probabilities: ArrayLike | None = None
-    mixup: ArrayLike | None = None
     anchors: ArrayLike | None = None
-    facts: Facts = field(default_factory=dict)

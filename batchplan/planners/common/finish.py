@@ -66,16 +66,13 @@ def finish_table(
 ) -> plans.Negatives:
     """Turn mined negatives into a table with metadata."""
     negatives = np.asarray(mined.negatives)
-    certain = mined.probabilities is None
-    provenance = _provenance(planner, embeddings, options, runtime, metrics=mined.facts)
+    provenance = _provenance(planner, embeddings, options, runtime)
     metadata = PlanMetadata.stamped(
         options.batching(), provenance, embeddings.num_rows, partitions_rows=False
     )
     return plans.Negatives(
         np.arange(len(negatives)) if mined.anchors is None else np.asarray(mined.anchors),
         negatives,
-        np.ones(negatives.shape, np.float32) if certain else np.asarray(mined.probabilities),
-        None if mined.mixup is None else np.asarray(mined.mixup),
         metadata,
     )
 
@@ -87,14 +84,12 @@ def _provenance(
     runtime: Runtime,
     *,
     stored: Mapping[str, Any] = {},
-    metrics: Mapping[str, Any] = {},
 ) -> Provenance:
     return Provenance(
         planner=planner,
         options={**recorded(options), **stored},
         seed=runtime.seed,
         fingerprint=embeddings.fingerprint,
-        metrics=dict(metrics),
     )
 
 

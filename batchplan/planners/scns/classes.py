@@ -12,7 +12,7 @@ from batchplan.planners.common.anchors import require_enough
 from batchplan.planners.scns.options import ScnsOptions
 from batchplan.planners.scns.rows import DRAWS
 from batchplan.runtime import Runtime
-from batchplan.typing import Float32Array, Float64Array, Int64Array
+from batchplan.typing import Float64Array, Int64Array
 
 _ROWS_AT_ONCE, _BLOCK = 4096, 1 << 15
 _TRIES = 32  # rejected draws from a class before its allowed rows are listed
@@ -21,7 +21,7 @@ _SPARE = 8  # further draws for batches, which skip negatives that they have alr
 
 def draw_from_classes(
     embeddings: Embeddings, options: ScnsOptions, runtime: Runtime, apart: list[NDArray[np.int64]]
-) -> tuple[Int64Array, Float32Array]:
+) -> Int64Array:
     """Draw distinct negatives of each row: first a similar class, then a random row of that class.
 
     If the row is in the group of the anchor, or was drawn before, another is drawn from the same
@@ -34,8 +34,7 @@ def draw_from_classes(
         apart: codes (N,) of classes, and of groups if there are any.
 
     Returns:
-        The rows (N, C) in the order of drawing, -1 if there are no more, and the probability of
-        each in a single draw.
+        The rows (N, C) in the order of drawing, -1 if there are no more.
 
     Raises:
         InputError: rows without a label, fewer than two classes, a class whose mean is zero under
@@ -52,17 +51,17 @@ def draw_from_classes(
     members = np.argsort(labels, kind="stable")
     starts = np.append(0, np.cumsum(np.bincount(labels, minlength=len(neighbors))))
     group = groups[0] if groups else np.full(n, -1)
-    rows, drawn = np.empty((n, count), np.int64), np.empty((n, count), np.float32)
+    rows = np.empty((n, count), np.int64)
     with runtime.stage("draw", n) as advance:
         for start in range(0, n, _BLOCK):
             stop = min(start + _BLOCK, n)
             _draw(
                 start, labels, group, neighbors, probabilities, members, starts, generator,
-                rows[start:stop], drawn[start:stop],
+                rows[start:stop],
             )  # fmt: skip
             advance(stop - start)
     require_enough((rows >= 0).sum(axis=1), options.per_row)
-    return rows, drawn
+    return rows
 
 
 def _vectors(
@@ -120,7 +119,7 @@ def _nearest(vectors: Float64Array, options: ScnsOptions) -> tuple[Int64Array, F
 
 @njit
 def _draw(  # type: ignore[no-untyped-def]
-    first, labels, groups, neighbors, probabilities, members, starts, generator, rows, drawn
+    first, labels, groups, neighbors, probabilities, members, starts, generator, rows
 ):
     for at in range(len(rows)):
         anchor = first + at
@@ -137,10 +136,8 @@ def _draw(  # type: ignore[no-untyped-def]
                 weights[pick] = 0.0
                 continue
             rows[at, filled] = row
-            drawn[at, filled] = probabilities[labels[anchor], pick] / (end - begin)
             filled += 1
         rows[at, filled:] = -1
-        drawn[at, filled:] = 0
 
 
 @njit

@@ -26,9 +26,6 @@ class ScnsOptions(TableOptions):
     label_column: str | None = option(
         None, "Column of classes. No row gets a negative of its own class.", kind="column"
     )
-    mixup_beta: float | None = option(
-        None, "Add mixup coefficients, drawn from Beta(beta, beta).", gt=0
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -39,8 +36,6 @@ class ScnsOptions(TableOptions):
                 f"per row: got {self.per_row} negatives, expected at most top_k, {self.top_k}, "
                 "because those of a row are distinct"
             )
-        if self.mixup_beta is not None and self.as_batches:
-            raise InputError("mixup beta: a plan stores no coefficients; make a table")
 
     def columns(self) -> tuple[str | None, ...]:
         return (self.label_column, self.group_column)

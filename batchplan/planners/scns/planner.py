@@ -1,10 +1,8 @@
 """Semantically conditioned negative sampling: draws from the most similar rows or classes.
 
 O'Neill and Bollegala, "Semantically-Conditioned Negative Samples for Efficient Contrastive
-Learning", section 3.1; and the coefficients of latent mixup, section 3.2, equation 8.
+Learning", section 3.1.
 """
-
-import numpy as np
 
 from batchplan.data import Embeddings
 from batchplan.guard.guard import group_codes
@@ -14,8 +12,6 @@ from batchplan.planners.scns.classes import draw_from_classes
 from batchplan.planners.scns.options import ScnsOptions
 from batchplan.planners.scns.rows import draw_rows
 from batchplan.runtime import Runtime
-
-_MIXUP = 3  # the generator stream of coefficients
 
 
 def scns(embeddings: Embeddings, options: ScnsOptions, runtime: Runtime) -> Draft | Mined:
@@ -39,11 +35,7 @@ def scns(embeddings: Embeddings, options: ScnsOptions, runtime: Runtime) -> Draf
         check_batch(options.rows_per_batch, options.per_row)
     apart = group_codes(embeddings, options.label_table, *options.columns())
     draw = draw_rows if options.level == "instance" else draw_from_classes
-    rows, probabilities = draw(embeddings, options, runtime, apart)
+    rows = draw(embeddings, options, runtime, apart)
     if options.as_batches:
         return anchor_batches(rows, options.per_row, embeddings, options, runtime, apart)
-    mixup = None
-    if options.mixup_beta is not None:
-        beta = options.mixup_beta
-        mixup = runtime.generator(_MIXUP).beta(beta, beta, rows.shape).astype(np.float32)
-    return Mined(rows, probabilities, mixup)
+    return Mined(rows)

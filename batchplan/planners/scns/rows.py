@@ -9,7 +9,7 @@ from batchplan.guard.guard import Guard
 from batchplan.planners.common.anchors import require_enough
 from batchplan.planners.scns.options import ScnsOptions
 from batchplan.runtime import Runtime
-from batchplan.typing import Float32Array, Int64Array
+from batchplan.typing import Int64Array
 
 DRAWS = 2  # the generator stream of draws, here and for classes
 _BLOCK = 1 << 15
@@ -17,7 +17,7 @@ _BLOCK = 1 << 15
 
 def draw_rows(
     embeddings: Embeddings, options: ScnsOptions, runtime: Runtime, apart: list[NDArray[np.int64]]
-) -> tuple[Int64Array, Float32Array]:
+) -> Int64Array:
     """Draw negatives of each row by the softmax of similarity over temperature.
 
     Draws are without replacement: the probabilities of the rows that are left are always those of
@@ -30,8 +30,8 @@ def draw_rows(
         apart: codes (N,) of classes and groups, whose rows are not drawn for each other.
 
     Returns:
-        The rows (N, C) in the order of drawing, and the probability of each in a single draw. With
-        ``as_batches``, C is the number of rows to draw from.
+        The rows (N, C) in the order of drawing. With ``as_batches``, C is the number of rows to
+        draw from.
 
     Raises:
         InputError: a zero row under cosine, or a row with too few rows to draw from.
@@ -43,17 +43,13 @@ def draw_rows(
     )  # fmt: skip
     require_enough((nearest.indices >= 0).sum(axis=1), options.per_row)
     count = nearest.indices.shape[1] if options.as_batches else options.per_row
-    rows, probabilities = np.empty((n, count), np.int64), np.empty((n, count), np.float32)
+    rows = np.empty((n, count), np.int64)
     with runtime.stage("draw", n) as advance:
         for start in range(0, n, _BLOCK):
             block = slice(start, start + _BLOCK)
             logits = nearest.similarities[block].astype(np.float64) / options.scns_temperature
-            logits -= logits[:, :1]  # the largest, so that exp cannot overflow
-            share = np.exp(logits)
-            share /= share.sum(axis=1, keepdims=True)
             keys = logits + generator.gumbel(size=logits.shape)
             order = np.argsort(-keys, axis=1, kind="stable")[:, :count]
             rows[block] = np.take_along_axis(nearest.indices[block], order, axis=1)
-            probabilities[block] = np.take_along_axis(share, order, axis=1)
             advance(len(logits))
-    return rows, probabilities
+    return rows

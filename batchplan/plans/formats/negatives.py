@@ -9,22 +9,17 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from batchplan.errors import InputError
 from batchplan.files.remote import no_url
 from batchplan.plans.formats.contents import Document, document_bytes, parse_document
 from batchplan.plans.formats.parquet import has_metadata, ids_from, opened
+from batchplan.typing import Int64Array
 
 SUFFIX = ".parquet"
-DTYPES: dict[str, type[np.generic]] = {
-    "anchors": np.int64,
-    "negatives": np.int64,
-    "probabilities": np.float32,
-    "mixup": np.float32,
-}
-Arrays = Mapping[str, NDArray[Any]]
-"""By a name of `DTYPES`: (n,) for the anchors, (n, M) for the others; mixup may be missing."""
+NAMES = ("anchors", "negatives")
+Arrays = Mapping[str, Int64Array]
+"""By a name of `NAMES`: (n,) and (n, M)."""
 
 _KEY = b"batchplan-negatives"
 _ROW_GROUP = 1 << 16
@@ -61,7 +56,7 @@ def write(stream: BinaryIO, arrays: Arrays, document: Document, ids: Any) -> Non
             writer.write_batch(batch.replace_schema_metadata(schema.metadata))
 
 
-def read(path: Path) -> tuple[dict[str, NDArray[Any]], Document]:
+def read(path: Path) -> tuple[dict[str, Int64Array], Document]:
     """Return the arrays and the metadata of a file.
 
     Raises:
@@ -75,8 +70,7 @@ def read(path: Path) -> tuple[dict[str, NDArray[Any]], Document]:
             f"{path}: is not a table of negatives, as the planners scns and hardneg write; is it a "
             "plan or embeddings?"
         )
-    names = [name for name in DTYPES if name != "mixup" or name in table.column_names]
-    return {name: _array(table, name, path) for name in names}, parse_document(stored, str(path))
+    return {name: _array(table, name, path) for name in NAMES}, parse_document(stored, str(path))
 
 
 def _batches(arrays: Arrays, ids: Any) -> Iterator[pa.RecordBatch]:
@@ -95,12 +89,12 @@ def _batches(arrays: Arrays, ids: Any) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict(columns)
 
 
-def _array(table: pa.Table, name: str, path: Path) -> NDArray[Any]:
+def _array(table: pa.Table, name: str, path: Path) -> Int64Array:
     column, lists = _column(name), name != "anchors"
     if column not in table.column_names:
         raise InputError(f"{path}: no column {column!r}; plan again")
     array = table.column(column).combine_chunks()
-    kind = pa.from_numpy_dtype(DTYPES[name])
+    kind = pa.int64()
     if array.type != (pa.list_(kind) if lists else kind):
         raise InputError(
             f"{path}, column {column}: got {array.type}, expected {'lists of ' * lists}{kind}; "
@@ -113,7 +107,7 @@ def _array(table: pa.Table, name: str, path: Path) -> NDArray[Any]:
             f"{path}, column {column}: expected no nulls{' and lists of equal length' * lists}; "
             "plan again"
         )
-    values: NDArray[Any] = flat.to_numpy(zero_copy_only=False)
+    values: Int64Array = flat.to_numpy(zero_copy_only=False)
     return values.reshape(len(array), -1) if lists else values
 
 
