@@ -226,8 +226,6 @@ class RwrKeywords(GuardKeywords, PassKeywords, PlannerKeywords, total=False):
     restart: str
     progress: float
     coverage: Literal["partition", "independent"]
-    num_batches: int | None
-    exclude: list[str] | None
 
 
 class AnyPlannerKeywords(TypedDict, total=False):
@@ -278,7 +276,6 @@ class AnyPlannerKeywords(TypedDict, total=False):
     restart: str
     progress: float
     coverage: Literal["partition", "independent"]
-    exclude: list[str] | None
 
 
 class EpochKeywords(AnyPlannerKeywords, total=False):

@@ -46,10 +46,9 @@ _WITH = {
     "reference": ["--relative-margin", "0.1"],
     "reference_pair": ["--relative-margin", "0.1", "--reference", "x.npy"],
     "text_table": ["--text-columns", "text"],
-    "exclude": ["--coverage", "partition"],
 }
 _FILES = {"pair": "y.npy", "reference_pair": "y.npy",
-          "avoid": "plan.npy", "exclude": "plan.npy", "plan": "plan.npy",
+          "avoid": "plan.npy", "plan": "plan.npy",
           "parts": "plan.npy", "plans": "plan.npy"}  # fmt: skip
 
 

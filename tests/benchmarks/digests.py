@@ -45,9 +45,9 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     ],
     "rwr": [
         {},
-        {"coverage": "independent", "num_batches": 7, "walk": "bfs"},
+        {"coverage": "independent", "walk": "bfs"},
         {"relative_margin": 0.05, "refine": 1, "restart": "0.3:0.1", "progress": 0.5},
-        {"num_batches": 9, "batch_order": "shuffled", "candidate_rows": 300},
+        {"batch_order": "shuffled", "candidate_rows": 300},
     ],
     "bcs": [{}, {"batch_size": 100, "refine": 1}],
     "scb": [{}, {"refine": 1}],

@@ -30,7 +30,7 @@ def measure(data: Path) -> dict[str, object]:
     graph = _random_graph()
     walker = _walker(graph)
     began = time.perf_counter()
-    walked = disjoint(walker, np.zeros(ROWS, bool), BATCH, ROWS, 0, lambda _: None)
+    walked = disjoint(walker, BATCH, lambda _: None)
     partitioned = time.perf_counter() - began
     assert np.array_equal(np.sort(walked.rows), np.arange(ROWS))
     rows = np.random.default_rng(0).standard_normal((GRAPH_ROWS, DIM), dtype=np.float32)

@@ -249,4 +249,4 @@ def test_the_options_of_a_new_planner(parquet):
 
 def test_a_path_is_neither_empty_nor_standard_input(npy, refused):
     for given, part in (("", "got an empty path"), ("-", "standard input cannot be read twice")):
-        refused("rwr", *npy, "--exclude", given, parts=[part])
+        refused("gcbs", *npy, "--reference", given, "--relative-margin", 0.1, parts=[part])

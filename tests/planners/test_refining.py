@@ -98,9 +98,7 @@ def test_seeds_give_the_same_bytes(planner, make, tmp_path):
 
 def test_samples_are_refined(make):
     embeddings = make(90)
-    before, after = (
-        made("rwr", embeddings, coverage="independent", num_batches=20, refine=n) for n in (0, 2)
-    )
+    before, after = (made("rwr", embeddings, coverage="independent", refine=n) for n in (0, 2))
     assert loss(after, embeddings) > loss(before, embeddings)
     assert np.array_equal(np.sort(after.rows), np.sort(before.rows))
     assert all(len(set(one.tolist())) == 8 for one in after.batches())

@@ -95,11 +95,8 @@ def shorten(graph, seed=0):
     return np.where(gone, -1, graph)
 
 
-def take(walker, batch_size, num_rows=None, used=None, first=0):
-    n = len(walker.graph)
-    used = np.zeros(n, bool) if used is None else used
-    num_rows = n - int(used.sum()) if num_rows is None else num_rows
-    return disjoint(walker, used, batch_size, num_rows, first, lambda _: None)
+def take(walker, batch_size):
+    return disjoint(walker, batch_size, lambda _: None)
 
 
 def sample(walker, batch_size, num_batches):
@@ -206,18 +203,6 @@ def test_neighbours_are_chosen_alike():
     second = batches[batches[:, 0] == 0, 1]
     shares = np.bincount(second, minlength=5)[1:5] / len(second)
     np.testing.assert_allclose(shares, [0.25] * 4, atol=0.03)
-
-
-@pytest.mark.parametrize("walk", KINDS)
-def test_parts_of_an_epoch_are_the_batches_of_the_whole(walk):
-    graph = random_graph(75, 6)
-    walker = make_walker(graph, walk=walk)
-    whole = take(walker, 8).rows
-    used, parts = np.zeros(75, bool), []
-    for first, rows in ((0, 24), (3, 8), (4, 43)):
-        parts.append(take(walker, 8, rows, used, first).rows)
-        assert used.sum() == sum(map(len, parts))
-    assert np.array_equal(np.concatenate(parts), whole)
 
 
 def test_threads_and_calls_do_not_matter(use_threads, monkeypatch):

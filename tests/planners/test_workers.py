@@ -122,36 +122,19 @@ def test_fewer_rows_left_than_devices(make):
         assert make_plan("random", make(50), tail="pad", **options).rows.size == 60
 
 
-@pytest.mark.parametrize("planner", ["osgd", "rwr"])
-def test_fewer_samples_than_devices(make, planner):
-    options = {"coverage": "independent"} if planner == "rwr" else {}
+def test_fewer_samples_than_devices(make):
     with pytest.raises(InputError, match="got 3 devices for 2 batches, expected at most one"):
-        make_plan(planner, make(N), num_batches=2, world_size=3, **options)
-    made = make_plan(planner, make(N), num_batches=4, world_size=3, **options)
+        make_plan("osgd", make(N), num_batches=2, world_size=3)
+    made = make_plan("osgd", make(N), num_batches=4, world_size=3)
     found = batches(made)
     assert found[3:] == [found[1], found[2], found[5]]
 
 
-def test_a_part_of_an_epoch_is_whole_steps(make, tmp_path):
-    embeddings = make(N)
-    first = make_plan("rwr", embeddings, num_batches=6, world_size=3)
-    assert len(first) == 6
-    first.save(tmp_path / "first.npy")
-    with pytest.raises(InputError, match=r"4 batches, .* make --num-batches a multiple of 3"):
-        make_plan("rwr", embeddings, num_batches=4, world_size=3)
-    second = {"exclude": [str(tmp_path / "first.npy")], "world_size": 2}
-    with pytest.raises(InputError, match="or use --tail drop"):
-        make_plan("rwr", embeddings, **second)
-    rest = make_plan("rwr", embeddings, tail="drop", **second)
-    assert [len(batch) for batch in rest.batches()] == [SIZE] * 8
-    assert not set(rest.rows) & set(first.rows)
-
-
-def test_a_short_shared_batch_of_a_part(make):
-    with pytest.raises(InputError, match="batch 4 has 2 rows for 3 devices"):
-        make_plan("rwr", make(50), num_batches=9, world_size=3, scope="global")
-    made = make_plan("rwr", make(50), num_batches=2, world_size=3, scope="global")
-    assert [len(batch) for batch in made.batches()] == [12, 12]
+def test_a_short_shared_batch(make):
+    options = {"as_batches": True, "world_size": 3, "scope": "global"}
+    with pytest.raises(InputError, match="batch 8 has 2 rows for 3 devices"):
+        make_plan("hardneg", make(49), **options)
+    assert len(make_plan("hardneg", make(49), tail="drop", **options)) == 8
 
 
 def test_a_table_has_no_steps(make):

@@ -26,7 +26,6 @@ class Draft:
         offsets: integers (batches + 1,), where each batch starts. These batches stay as they are,
             except for an incomplete last step.
         leftover: whether the last of these batches stays last when batches are shuffled.
-        repeatable: whether an incomplete step may be filled with the batches before it.
         guard: the guard by which the batches are repaired at the end; None for no repair.
         kinds: integers (N,), the kind of each row. Repair keeps the kind of the row in every place.
             None if there is one kind.
@@ -39,7 +38,6 @@ class Draft:
     rows: ArrayLike
     offsets: ArrayLike | None = None
     leftover: bool = False
-    repeatable: bool = True
     guard: Guard | None = None
     kinds: NDArray[np.int64] | None = None
     refined: bool = False

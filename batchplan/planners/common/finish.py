@@ -34,8 +34,7 @@ def finish(
     Metrics of these steps come first, then those of the planner.
 
     Raises:
-        InputError: fewer batches than devices; an incomplete step that cannot be filled; or as
-            `Plan.cut` and `Plan.from_batches`.
+        InputError: fewer batches than devices; or as `Plan.cut` and `Plan.from_batches`.
         ResourceError: the rows do not fit the memory budget.
     """
     batching, num_rows = options.batching(), embeddings.num_rows
@@ -54,7 +53,7 @@ def finish(
             whole = count - draft.leftover  # the leftover stays last
             order = np.append(shuffle.permutation(whole), np.arange(whole, count))
             rows, offsets = take_batches(rows, offsets, order)
-        rows, offsets = _whole_steps(rows, offsets, draft.repeatable, batching)
+        rows, offsets = _whole_steps(rows, offsets, batching)
         plan = Plan.from_batches(rows, offsets, batching, num_rows=num_rows, provenance=provenance)
     if (draft.guard or not draft.refined) and isinstance(options, PassOptions):
         plan = _refined(plan, draft, embeddings, options, runtime)
@@ -122,7 +121,7 @@ def _with_kinds_as_before(rows: Int64Array, plan: Plan, kinds: Int64Array) -> In
 
 
 def _whole_steps(
-    rows: Int64Array, offsets: Int64Array, repeatable: bool, batching: Batching
+    rows: Int64Array, offsets: Int64Array, batching: Batching
 ) -> tuple[Int64Array, Int64Array]:
     """Make the last step whole: the tail ``drop`` leaves out an incomplete last step, other tails
     fill it with the batches before it."""
@@ -138,11 +137,5 @@ def _whole_steps(
     whole = count - left
     if batching.tail == "drop":
         return rows[: offsets[whole]], offsets[: whole + 1]
-    if not repeatable:
-        raise InputError(
-            f"world size: got {at_once} devices for {count} batches, which a part of an epoch "
-            f"cannot repeat; make --num-batches a multiple of {at_once}, or use --tail drop, which "
-            "leaves rows to the next part"
-        )
     last = np.arange(count - at_once, count)
     return take_batches(rows, offsets, np.append(np.arange(whole), last))

@@ -1,6 +1,5 @@
 """Options of `rwr`."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal
@@ -15,10 +14,10 @@ from batchplan.planners.common.options import PassOptions, PlannerOptions
 class RwrOptions(GuardOptions, PassOptions, PlannerOptions):
     """Options of `rwr`.
 
-    ``restart`` may also be given as a number, and ``exclude`` as any sequence of paths.
+    ``restart`` may also be given as a number.
 
     Raises:
-        InputError: as its bases; a number out of its range, or options that exclude each other.
+        InputError: as its bases.
     """
 
     candidate_rows: int = option(
@@ -37,38 +36,16 @@ class RwrOptions(GuardOptions, PassOptions, PlannerOptions):
     coverage: Literal["partition", "independent"] = option(
         "partition", "Every row once, or independent batches."
     )
-    num_batches: int | None = option(
-        None, "Number of batches to plan.  [default: N / B, rounded up]", ge=1
-    )
-    exclude: list[str] | None = option(
-        None,
-        "Plan whose rows are used already. Repeatable.",
-        kind="path",
-    )
 
     def __post_init__(self) -> None:
         restart: Any = self.restart
         if type(restart) is not bool and isinstance(restart, Real):
             object.__setattr__(self, "restart", str(restart))
-        exclude: Any = self.exclude
-        if isinstance(exclude, Sequence) and not isinstance(exclude, str):
-            object.__setattr__(self, "exclude", tuple(map(str, exclude)) or None)
         super().__post_init__()
         self.restart_now()
-        if self.exclude and self.coverage == "independent":
-            raise InputError("exclude: needs --coverage partition; independent batches may repeat")
-        if self.tail == "pad" and self.coverage == "partition" and self.is_part():
-            raise InputError(
-                "tail: got pad, expected keep or drop with --num-batches or --exclude, as the rows "
-                "to pad with may be in another plan"
-            )
-
-    def is_part(self) -> bool:
-        """Whether the plan may be only a part of an epoch."""
-        return self.num_batches is not None or self.exclude is not None
 
     def makes_partition(self) -> bool:
-        return self.coverage == "partition" and not self.is_part()
+        return self.coverage == "partition"
 
     def restart_now(self) -> float:
         """The restart probability after ``progress`` of the training (section 5.3).

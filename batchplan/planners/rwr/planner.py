@@ -8,17 +8,13 @@ rows of a random sample. A batch has the rows that a walk over these links meets
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
-from batchplan.errors import InputError
 from batchplan.graph.proximity import proximity_graph
 from batchplan.guard.guard import guard_of
 from batchplan.planners.common.draft import Draft
 from batchplan.planners.rwr.options import RwrOptions
-from batchplan.planners.rwr.walks import Walked, Walker, disjoint, independent
-from batchplan.plans.metadata import rows_digest
-from batchplan.plans.plan import Plan
+from batchplan.planners.rwr.walks import Walker, disjoint, independent
 from batchplan.runtime import Runtime
 
 _STARTS, _MOVES = 3, 4  # generator streams; 1 shuffles batches, 2 draws the candidates
@@ -34,17 +30,15 @@ def rwr(embeddings: Embeddings, options: RwrOptions, runtime: Runtime) -> Draft:
             candidates.
 
     Returns:
-        An order of the rows; or batches, if the options ask for a part or a sample. The plan's
-        metrics are ``neighbor_similarity``, the mean over the edges of the graph; ``restart``, the
-        probability; ``jumps`` and ``strays``, see `Walked`; and, if plans are excluded, the number
-        of their rows, ``rows_excluded``.
+        An order of the rows; or independent batches. The plan's metrics are
+        ``neighbor_similarity``, the mean over the edges of the graph; ``restart``, the probability;
+        and ``jumps`` and ``strays``, see `Walked`.
 
     Raises:
-        InputError: options or excluded plans that do not fit the data, or a zero row under cosine.
+        InputError: options that do not fit the data, or a zero row under cosine.
         ResourceError: not enough memory, or no such device.
     """
     n, size = embeddings.num_rows, options.rows_per_batch
-    used, digests = _excluded(embeddings, options)
     guard = guard_of(embeddings, options, runtime)
     graph = proximity_graph(
         embeddings,
@@ -62,67 +56,14 @@ def rwr(embeddings: Embeddings, options: RwrOptions, runtime: Runtime) -> Draft:
     key = runtime.generator(_MOVES).integers(2**64, dtype=np.uint64)
     restart = facts["restart"] if options.walk == "rwr" else 0.0
     walker = Walker(graph.indices, order, key, options.walk == "bfs", restart)
-    sample = options.coverage == "independent"
-    if sample:
-        count = options.num_batches or -(-n // size)
+    offsets = None
+    if options.coverage == "independent":
+        count = -(-n // size)
+        offsets = size * np.arange(count + 1)
         with runtime.stage("walk", count * size) as advance:
             walked = independent(walker, size, count, advance)
     else:
-        taken = int(np.count_nonzero(used))
-        walked = _walk_epoch(walker, used, taken, options, runtime)
-        if digests:
-            facts["rows_excluded"] = taken
+        with runtime.stage("walk", n) as advance:
+            walked = disjoint(walker, size, advance)
     facts = {"jumps": walked.jumps, "strays": walked.strays, **facts}
-    if not sample and not options.is_part():
-        return Draft(rows=walked.rows, guard=guard, facts=facts)
-    count = len(walked.rows)
-    return Draft(
-        rows=walked.rows,
-        offsets=np.append(np.arange(0, count, size), count),
-        leftover=count % size > 0,
-        repeatable=sample,
-        guard=guard,
-        facts=facts,
-        stored={"exclude": digests},
-    )
-
-
-def _excluded(
-    embeddings: Embeddings, options: RwrOptions
-) -> tuple[NDArray[np.bool_], list[str] | None]:
-    """Whether each row is in an excluded plan, bool (N,), and the digests of these plans."""
-    used = np.zeros(embeddings.num_rows, np.bool_)
-    if options.exclude is None:
-        return used, None
-    digests = []
-    for path in options.exclude:
-        plan = Plan.load(path)
-        # Without the fingerprint, because the rows may have been embedded again.
-        plan.metadata.require_match(embeddings.num_rows, None, f"exclude {path}: plan")
-        used[plan.rows] = True
-        digests.append(rows_digest(plan.rows))
-    if used.all():
-        raise InputError("exclude: the plans already have all rows; begin a new epoch without them")
-    return used, digests
-
-
-def _walk_epoch(
-    walker: Walker, used: NDArray[np.bool_], taken: int, options: RwrOptions, runtime: Runtime
-) -> Walked:
-    """Collect the next batches of an epoch; ``taken`` of its rows are used already."""
-    size = options.rows_per_batch
-    rows = len(used) - taken
-    if options.is_part() and options.tail == "drop":
-        rows -= rows % size
-        if not rows:
-            raise InputError(
-                f"exclude: {len(used) - taken} rows are left, no full batch of {size}; begin a new "
-                "epoch, or use --tail keep"
-            )
-    if options.num_batches is not None:
-        rows = min(rows, options.num_batches * size)
-    # Batches are numbered through the epoch. So with the same embeddings, the parts of an epoch
-    # together have the same batches as one plan of the whole epoch.
-    first = -(-taken // size)
-    with runtime.stage("walk", rows) as advance:
-        return disjoint(walker, used, size, rows, first, advance)
+    return Draft(rows=walked.rows, offsets=offsets, guard=guard, facts=facts)

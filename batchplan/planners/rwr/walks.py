@@ -56,32 +56,23 @@ class Walked:
     strays: int
 
 
-def disjoint(
-    walker: Walker,
-    used: NDArray[np.bool_],
-    batch_size: int,
-    num_rows: int,
-    first_batch: int,
-    advance: Callable[[int], None],
-) -> Walked:
+def disjoint(walker: Walker, batch_size: int, advance: Callable[[int], None]) -> Walked:
     """Collect batches one after the other, of rows that are in no earlier batch.
 
     Args:
         walker: how to collect.
-        used: bool (N,), marks rows that must not be taken; rows that are taken are marked.
-        batch_size: rows of a batch; the last is shorter if ``num_rows`` is not a multiple.
-        num_rows: rows to take in total, at most those without a mark.
-        first_batch: number of the first batch, which decides its random numbers.
+        batch_size: rows of a batch; the last is shorter if N is not a multiple.
         advance: called with the number of rows taken.
     """
-    reached = np.zeros(len(used), np.int32)
-    rows = np.empty(num_rows, np.int64)
+    n = len(walker.order)
+    used, reached = np.zeros(n, np.bool_), np.zeros(n, np.int32)
+    rows = np.empty(n, np.int64)
     tally = np.zeros(2, np.int64)
     step = _AT_ONCE * batch_size
     cursor = 0
-    for start in range(0, num_rows, step):
+    for start in range(0, n, step):
         block = rows[start : start + step]
-        first = first_batch + start // batch_size
+        first = start // batch_size
         cursor = _collect(block, batch_size, first, walker, cursor, used, reached, tally)
         advance(len(block))
     return Walked(rows, *tally.tolist())

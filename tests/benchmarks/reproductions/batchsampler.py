@@ -38,20 +38,24 @@ def measure(data: Path, effort: Effort) -> dict[str, Any]:
     labels = load_labels(LABELS, embeddings, table if table.exists() else None)
     x, y = unit_rows(embeddings)
     uniform = []
+    rounds = math.ceil(effort.batches * BATCH_SIZE / len(x))
     for seed in range(effort.seeds):
         draw = np.random.default_rng(seed)
-        rounds = math.ceil(effort.batches * BATCH_SIZE / len(x))
         batches = np.concatenate([random_batches(len(x), draw) for _ in range(rounds)])
         uniform.append(negatives(x, y, labels, batches))
     found = {UNIFORM: by_kind(uniform)}
     for name, options in samplers(embeddings.num_rows).items():
         seen = []
         for seed in range(effort.seeds):
-            plan = batchplan.plan(
-                embeddings, planner="rwr", batch_size=BATCH_SIZE, coverage="independent",
-                num_batches=effort.batches, guard=False, seed=seed, device="cpu", **options,
-            )  # fmt: skip
-            seen.append(negatives(x, y, labels, stacked(plan)))
+            plans = [
+                batchplan.plan(
+                    embeddings, planner="rwr", batch_size=BATCH_SIZE, coverage="independent",
+                    guard=False, seed=seed * rounds + part, device="cpu", **options,
+                )
+                for part in range(rounds)
+            ]  # fmt: skip
+            batches = np.concatenate([stacked(plan) for plan in plans])[: effort.batches]
+            seen.append(negatives(x, y, labels, batches))
         found[name] = by_kind(seen)
     return found
 
