@@ -128,8 +128,7 @@ class PartitionKeywords(GuardKeywords, PassKeywords, PlannerKeywords, total=Fals
     mega_batch_rows: int | None
     resume: str | None
     source_column: str | None
-    source_mix: Literal["one", "proportional", "blocks"]
-    source_block_rows: int | None
+    source_mix: Literal["one", "proportional"]
     ray: str | None
 
 
@@ -252,8 +251,7 @@ class AnyPlannerKeywords(TypedDict, total=False):
     mega_batch_rows: int | None
     resume: str | None
     source_column: str | None
-    source_mix: Literal["one", "proportional", "blocks"]
-    source_block_rows: int | None
+    source_mix: Literal["one", "proportional"]
     ray: str | None
     quantile: float
     reverse: bool

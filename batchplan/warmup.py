@@ -40,7 +40,6 @@ _WAYS: dict[str, list[dict[str, Any]]] = {
         _ALIKE,
         {"source_column": "code", "batch_order": "planned"},
         {"source_column": "code", "source_mix": "proportional"},
-        {"source_column": "code", "source_mix": "blocks", "source_block_rows": 4},
     ],
     "gcbs": [{**_NEAR, **_PASS}, {"neighbors": 4, **_ALIKE}],
     "bcs": [_PASS],

@@ -22,7 +22,6 @@ _PANELS = {
     "Devices": ("world_size", "scope", "device", "memory", "ray"),
     "Sources": (
         "x_column", "y_column", "id_column", "single", "cast", "source_column", "source_mix",
-        "source_block_rows",
     ),
 }  # fmt: skip
 

@@ -111,7 +111,7 @@ def count_mega_batches(
     row = 4 * embeddings.dim * (2 + len(embeddings.negatives)) + 280 * options.neighbors
     fitting = max(1, (runtime.memory_left() - 32 * embeddings.num_rows) // row)
     count, why = mega_batches(
-        embeddings.num_rows, options.rows_together, seen.beaten_positives, fitting,
+        embeddings.num_rows, options.rows_per_batch, seen.beaten_positives, fitting,
         options.mega_batch_rows,
     )  # fmt: skip
     runtime.note(CHOICE, f"{count} mega-batch{'es' * (count != 1)}, since {why}")

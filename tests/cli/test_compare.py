@@ -196,8 +196,8 @@ def test_settings_are_checked_before_anything_runs(npy, refused):
     command = ["compare", *npy, "--settings", "s.toml", "-b", 8, "--folder", "kept"]
     refused(*command, parts=["s.toml: [gcbs]: quantile: got 2"])
     refused("compare", *npy, "--planners", "random,best", parts=["planners: got 'best'"])
-    Path("s.toml").write_text("[partition]\nfrom = 'none.npy'\n")
-    refused(*command, parts=["partition: none.npy: no such file"])
+    Path("s.toml").write_text("[gcbs]\nreference = ['none.npy']\nrelative-margin = 0.1\n")
+    refused(*command, parts=["gcbs: none.npy: no such file"])
     Path("s.toml").write_text("[gcbs]\ngroup-column = 'class'\n")
     refused(*command, parts=["gcbs: labels: column 'class': the files of the embeddings hold no"])
 

@@ -105,8 +105,9 @@ def test_files_and_columns_of_the_options_are_part_of_the_origin(data, tmp_path,
 
     def found(groups, content):
         pq.write_table(pa.table({"g": groups}), "labels.parquet")
-        Path("last.npz").write_bytes(content)
-        text = "[partition]\nfrom = 'last.npz'\ngroup-column = 'g'\nlabel-table = 'labels.parquet'"
+        Path("other.npy").write_bytes(content)
+        text = "[partition]\nreference = ['other.npy']\nrelative-margin = 0.1\n"
+        text += "group-column = 'g'\nlabel-table = 'labels.parquet'"
         Path("s.toml").write_text(text)
         return origin(*read_settings(None, "s.toml", {}), data, 0)
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from batchplan.guard.guard import Guard
     from batchplan.plans.plan import Plan
@@ -27,10 +26,7 @@ class Draft:
             except for an incomplete last step.
         leftover: whether the last of these batches stays last when batches are shuffled.
         guard: the guard by which the batches are repaired at the end; None for no repair.
-        kinds: integers (N,), the kind of each row. Repair keeps the kind of the row in every place.
-            None if there is one kind.
-        refined: whether the planner has refined and shuffled the batches itself. They are then only
-            repaired, if there is a guard.
+        refined: whether the planner has refined, repaired and shuffled the batches itself.
         facts: metrics of the plan, or a function that takes the plan and returns them.
         stored: options that the plan stores with another value than the run had.
     """
@@ -39,7 +35,6 @@ class Draft:
     offsets: ArrayLike | None = None
     leftover: bool = False
     guard: Guard | None = None
-    kinds: NDArray[np.int64] | None = None
     refined: bool = False
     facts: Facts | Callable[[Plan], Facts] = field(default_factory=dict)
     stored: Facts = field(default_factory=dict)

@@ -55,7 +55,7 @@ def finish(
             rows, offsets = take_batches(rows, offsets, order)
         rows, offsets = _whole_steps(rows, offsets, batching)
         plan = Plan.from_batches(rows, offsets, batching, num_rows=num_rows, provenance=provenance)
-    if (draft.guard or not draft.refined) and isinstance(options, PassOptions):
+    if isinstance(options, PassOptions) and not draft.refined:
         plan = _refined(plan, draft, embeddings, options, runtime)
     return plan.with_metrics(**(draft.facts(plan) if callable(draft.facts) else draft.facts))
 
@@ -96,28 +96,14 @@ def _refined(
     plan: Plan, draft: Draft, embeddings: Data, options: PassOptions, runtime: Runtime
 ) -> Plan:
     # `refinement` imports torch and numba on use. Random plans do not need them.
-    most = 0 if draft.refined else options.refine
-    if not most and not (draft.guard and draft.guard.active):
+    if not options.refine and not (draft.guard and draft.guard.active):
         return plan
     objective = refinement.make_objective(
         embeddings, runtime, similarity=options.similarity, temperature=options.temperature,
-        guard=draft.guard, penalty=getattr(options, "guard_penalty", None), kinds=draft.kinds,
+        guard=draft.guard, penalty=getattr(options, "guard_penalty", None),
     )  # fmt: skip
-    passes = refinement.Passes(most=most)
-    improved = refinement.improved(plan, embeddings, objective, runtime, passes)
-    if draft.kinds is None:
-        return improved
-    rows = _with_kinds_as_before(improved.rows, plan, draft.kinds)
-    return Plan(rows, plan.batch_offsets, improved.metadata)
-
-
-def _with_kinds_as_before(rows: Int64Array, plan: Plan, kinds: Int64Array) -> Int64Array:
-    """Return the rows of each batch in another order, so that each place has a row of the same kind
-    as in the plan."""
-    batches = np.repeat(np.arange(plan.num_batches), np.diff(plan.batch_offsets))
-    out = np.empty_like(rows)
-    out[np.lexsort((kinds[plan.rows], batches))] = rows[np.lexsort((kinds[rows], batches))]
-    return out
+    passes = refinement.Passes(most=options.refine)
+    return refinement.improved(plan, embeddings, objective, runtime, passes)
 
 
 def _whole_steps(

@@ -119,20 +119,3 @@ def take_turns(
         first += len(own)
     order = np.concatenate(numbers)[interleaved([len(own) for own in sizes])]
     return take_batches(rows, np.append(0, np.cumsum(np.concatenate(sizes))), order)
-
-
-def in_random_order(
-    rows: Int64Array, sizes: list[Int64Array], generator: np.random.Generator
-) -> Int64Array:
-    """The rows of the blocks of several sources, ready to be cut into batches: full blocks in
-    random order, then shorter ones.
-
-    Args:
-        rows: int64 (entries,), those of all blocks, source after source.
-        sizes: int64 (blocks,) of each source: rows of its blocks.
-        generator: draws the order.
-    """
-    of_all = np.concatenate(sizes)
-    order = generator.permutation(len(of_all))
-    order = order[np.argsort(of_all[order] < of_all.max(), kind="stable")]
-    return take_batches(rows, np.append(0, np.cumsum(of_all)), order)[0]

@@ -148,7 +148,7 @@ def prepare(
         guard=guard, penalty=options.guard_penalty, kinds=mega_batch.kinds,
     )  # fmt: skip
     graph = swap_graph(
-        objective, lists, runtime, neighbors=options.neighbors, batch_size=options.rows_together
+        objective, lists, runtime, neighbors=options.neighbors, batch_size=options.rows_per_batch
     )
     return Prepared(objective, graph)
 

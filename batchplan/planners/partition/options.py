@@ -51,12 +51,9 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
         recorded=False,
     )
     source_column: str | None = option(None, "Column of sources, such as data sets.", kind="column")
-    source_mix: Literal["one", "proportional", "blocks"] = option(
-        "one",
-        "Rows of a batch: from one source, a proportional share of each, or blocks of one "
-        "source each.",
+    source_mix: Literal["one", "proportional"] = option(
+        "one", "Rows of a batch: from one source, or a proportional share of each."
     )
-    source_block_rows: int | None = option(None, "Rows of such a block.", ge=2)
     ray: str | None = option(
         None,
         "Plan the parts on Ray on this machine, or on a cluster: auto, or the address of its head.",
@@ -71,19 +68,8 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
                 f"mega-batches: got {self.mega_batches} with --mega-batch-rows "
                 f"{self.mega_batch_rows}; leave out one of the two"
             )
-        mix, block = self.source_mix, self.source_block_rows
-        if mix != "one" and self.source_column is None:
-            raise InputError(f"source mix: got {mix} without --source-column; name one")
-        if (mix == "blocks") != (block is not None):
-            raise InputError(
-                f"source block rows: got {block} with --source-mix {mix}, expected a number with "
-                "blocks, and none otherwise"
-            )
-        if block is not None and self.rows_per_batch % block:
-            raise InputError(
-                f"source block rows: got {block}, expected a divisor of the {self.rows_per_batch} "
-                "rows of a batch"
-            )
+        if self.source_mix != "one" and self.source_column is None:
+            raise InputError(f"source mix: got {self.source_mix} without --source-column; name one")
 
     def count_for(self, num_rows: int) -> int:
         """How many mega-batches ``num_rows`` rows are dealt to."""
@@ -95,8 +81,3 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
 
     def columns(self) -> tuple[str | None, ...]:
         return (*super().columns(), self.source_column)
-
-    @property
-    def rows_together(self) -> int:
-        """Rows per batch, or per block of one source if batches are made of blocks."""
-        return self.source_block_rows or self.rows_per_batch

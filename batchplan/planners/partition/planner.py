@@ -17,7 +17,7 @@ import numpy as np
 from batchplan.data import Candidates, Data
 from batchplan.planners.common.draft import Draft
 from batchplan.planners.common.finish import SHUFFLE
-from batchplan.planners.partition.dealing import in_random_order, take_turns
+from batchplan.planners.partition.dealing import take_turns
 from batchplan.planners.partition.mega_batch import Outcome, Planned
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.planners.partition.problem import Problem, make_problem
@@ -25,8 +25,6 @@ from batchplan.planners.partition.ray_cluster import plan_on_ray
 from batchplan.planners.partition.resume import open_folder, read_planned, write_planned
 from batchplan.planners.partition.together import plan_all
 from batchplan.runtime import Runtime
-
-_BLOCKS = 9  # the generator stream of the blocks of sources that share a batch
 
 
 def partition(embeddings: Data, options: PartitionOptions, runtime: Runtime) -> Draft:
@@ -37,8 +35,7 @@ def partition(embeddings: Data, options: PartitionOptions, runtime: Runtime) -> 
             the neighbours (half with one matrix), then O(N (k + B) d) a pass, in 16 N bytes and
             n (8 d + 280 k) bytes for k neighbours, for each mega-batch that is in memory. Or lists
             of candidates, without a search.
-        options: graph, guard, refinement, mega-batches, sources and batches. With blocks of sources
-            and a guard, 8 N d bytes more, and N B d multiply-adds.
+        options: graph, guard, refinement, mega-batches, sources and batches.
         runtime: device (of the neighbours), memory budget, seed, progress.
 
     Returns:
@@ -64,10 +61,6 @@ def partition(embeddings: Data, options: PartitionOptions, runtime: Runtime) -> 
     terms = embeddings.num_rows * (1 if isinstance(embeddings, Candidates) else 2)
     facts = _facts([outcomes[number] for number in range(len(ends))], terms)
     more: dict[str, Any] = {"facts": facts, "stored": problem.stored, "refined": True}
-    if problem.in_blocks is not None:
-        facts.pop("broken_pairs", None)  # `finish` counts them in whole batches
-        rows = in_random_order(rows, problem.batch_sizes(), runtime.generator(_BLOCKS))
-        return Draft(rows=rows, guard=problem.guard, kinds=problem.in_blocks, **more)
     if problem.one_order:
         return Draft(rows=rows, **more)
     shuffle = runtime.generator(SHUFFLE) if options.batch_order == "shuffled" else None

@@ -10,13 +10,12 @@ from batchplan.data import Data, Embeddings
 from batchplan.data.labels import source_codes
 from batchplan.data.reference import load_reference, stored_reference
 from batchplan.errors import InputError
-from batchplan.guard.guard import Guard, group_codes, make_guard, usual_of
+from batchplan.guard.guard import group_codes, usual_of
 from batchplan.options import Tail
 from batchplan.planners.partition.dealing import deal
 from batchplan.planners.partition.mega_batch import MegaBatch
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.plans.steps import batches_per_step, share_offsets
-from batchplan.refinement.objective import require_rows_fit
 from batchplan.runtime import Runtime
 from batchplan.typing import Int64Array
 
@@ -30,13 +29,10 @@ class Problem:
     Attributes:
         embeddings: all N rows.
         options: of `partition`.
-        mega_batches: source after source, if every batch or block comes from one source.
+        mega_batches: source after source, if every batch comes from one source.
         counts: number of mega-batches of each source, or of all rows together.
-        in_blocks: int64 (N,), the source of each row, if batches are made of blocks of one source.
-            The batches of the mega-batches are then these blocks. Else None.
         one_order: whether the rows of all mega-batches, one after the other, are cut into batches;
             else batches of several sources take turns.
-        guard: the guard of all rows, which repairs batches of blocks; else None.
         reference: N rows of another model by which the guard judges; or None.
         stored: options that the plan stores with another value, as files may change.
     """
@@ -45,9 +41,7 @@ class Problem:
     options: PartitionOptions
     mega_batches: list[MegaBatch]
     counts: list[int]
-    in_blocks: Int64Array | None
     one_order: bool
-    guard: Guard | None
     reference: Embeddings | None
     stored: dict[str, Any]
 
@@ -59,7 +53,7 @@ class Problem:
         return self.embeddings.take(rows), self.reference and self.reference.take(rows)
 
     def batch_sizes(self) -> list[Int64Array]:
-        """int64 (batches,) of each source: rows of its batches or blocks, falling."""
+        """int64 (batches,) of each source: rows of its batches, falling."""
         sizes = iter([mega_batch.batch_sizes for mega_batch in self.mega_batches])
         return [np.concatenate(list(islice(sizes, count))) for count in self.counts]
 
@@ -70,7 +64,6 @@ def make_problem(embeddings: Data, options: PartitionOptions, runtime: Runtime) 
     Raises:
         InputError: no such column, a zero row under cosine, a tail that does not suit the sources,
             or as `load_reference`.
-        ResourceError: the rows do not fit the memory when batches of blocks are repaired.
     """
     # Messages name rows, so check them before mega-batches number them otherwise.
     embeddings.require_similarities(options.similarity)
@@ -80,12 +73,11 @@ def make_problem(embeddings: Data, options: PartitionOptions, runtime: Runtime) 
     groups = group_codes(embeddings, options.label_table, options.group_column)
     sources = source_codes(options.source_column, embeddings, options.label_table)
     kinds = sources if options.source_mix == "proportional" else None
-    in_blocks = sources if options.source_mix == "blocks" else None
     members = [np.arange(embeddings.num_rows)]
     if sources is not None and kinds is None:
         members = [np.flatnonzero(sources == source) for source in range(int(sources.max()) + 1)]
-    one_order = len(members) == 1 and in_blocks is None
-    tail: Tail = options.tail if in_blocks is None and not one_order else "keep"
+    one_order = len(members) == 1
+    tail: Tail = "keep" if one_order else options.tail
     usual, generator = usual_of(embeddings, options, reference), runtime.generator(_DEAL)
     mega_batches, counts = [], []
     for of_source in members:
@@ -103,20 +95,10 @@ def make_problem(embeddings: Data, options: PartitionOptions, runtime: Runtime) 
             )
             for rows, part in dealt
         ]  # fmt: skip
-    if not one_order and in_blocks is None:
+    if not one_order:
         _check_steps(sum(len(mega_batch.batch_sizes) for mega_batch in mega_batches), options)
-    guard = None
-    if in_blocks is not None:
-        guard = make_guard(
-            embeddings, runtime, **options.limits(), groups=groups, usual=usual,
-            reference=reference,
-        )  # fmt: skip
-        if guard.active and isinstance(embeddings, Embeddings):
-            require_rows_fit(embeddings, guard, runtime)
     stored = stored_reference(reference)
-    return Problem(
-        embeddings, options, mega_batches, counts, in_blocks, one_order, guard, reference, stored
-    )
+    return Problem(embeddings, options, mega_batches, counts, one_order, reference, stored)
 
 
 def _large_groups(
@@ -141,9 +123,9 @@ def _large_groups(
 def _batch_sizes(
     num_rows: int, options: PartitionOptions, tail: Tail, *, one_order: bool
 ) -> Int64Array:
-    """The rows of each batch or block of a source, falling; none if ``tail`` drops a source that
+    """The rows of each batch of a source, falling; none if ``tail`` drops a source that
     fills no batch. In ``one_order`` the last step is shared by all devices, nearly equally."""
-    size = options.rows_together
+    size = options.rows_per_batch
     at_once = batches_per_step(options.world_size, options.scope)
     if one_order and options.tail == "keep":
         left = num_rows % (size * at_once)
