@@ -83,11 +83,6 @@ def is_older(path: Path) -> bool:
     return path.name.startswith(_PREFIX) and path.suffix == _OLDER
 
 
-def is_staged(path: Path) -> bool:
-    """Return whether a path is a hidden file of a writer, possibly of a killed one."""
-    return path.name.startswith(_PREFIX) and path.suffix == _STAGED
-
-
 def remove(path: Path) -> None:
     """Try to remove a file that is no longer needed."""
     for _ in range(2):  # a busy file or a network file system may allow it the second time

@@ -14,7 +14,7 @@ import os, signal, sys
 names = 0
 def rename(event, details):
     global names
-    if event == "os.rename" and str(details[1]).endswith(".bin"):
+    if event == "os.rename" and str(details[1]).endswith(".npz"):
         names += 1
         if names > {FINISHED}:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -57,7 +57,7 @@ def test_a_killed_run_goes_on(data, done):
     )
     said = killed.communicate()[1]
     assert killed.returncode == -signal.SIGKILL, said
-    finished = {path: path.stat().st_mtime_ns for path in kept.glob("*.bin")}
+    finished = {path: path.stat().st_mtime_ns for path in kept.glob("*.npz")}
     assert len(finished) == FINISHED
     assert [path for path in kept.iterdir() if path.name.startswith(".")]
     assert not (data / "resumed.npy").exists()

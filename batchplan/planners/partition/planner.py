@@ -22,7 +22,7 @@ from batchplan.planners.partition.mega_batch import Outcome, Planned
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.planners.partition.problem import Problem, make_problem
 from batchplan.planners.partition.ray_cluster import plan_on_ray
-from batchplan.planners.partition.resume import open_folder, read_planned, write_planned
+from batchplan.planners.partition.resume import kept_files, read_planned, write_planned
 from batchplan.planners.partition.together import plan_all
 from batchplan.runtime import Runtime
 
@@ -75,14 +75,14 @@ def _planned(problem: Problem, runtime: Runtime) -> Iterator[tuple[int, Planned]
     if problem.options.resume is None:
         yield from plan_those(problem, left, runtime)
         return
-    folder, count = open_folder(problem, runtime), len(left)
+    paths, count = list(kept_files(problem, runtime)), len(left)
     for number, mega_batch in enumerate(problem.mega_batches):
-        if (planned := read_planned(folder, number, mega_batch)) is not None:
+        if (planned := read_planned(paths[number], mega_batch)) is not None:
             left.remove(number)
             yield number, planned
     runtime.note("resumed", f"{count - len(left)} of {count} mega-batches were done")
     for number, planned in plan_those(problem, left, runtime):
-        write_planned(folder, number, problem.mega_batches[number], planned)
+        write_planned(paths[number], planned)
         yield number, planned
 
 
