@@ -31,7 +31,7 @@ from batchplan.options import recorded, shown
 from batchplan.planners import PLANNERS
 from batchplan.plans import Negatives, Plan
 from batchplan.plans.batching import Batching
-from batchplan.plans.metadata import PlanMetadata, Provenance
+from batchplan.plans.metadata import PlanMetadata
 from batchplan.quality import EvaluationOptions
 from batchplan.refinement.options import RefineOptions
 from batchplan.report.write import write_report
@@ -92,10 +92,8 @@ def test_stored_options_have_no_keys(url):
             assert keys_in(KEYS, [json.dumps(values)]) == []
     named = PLANNERS["partition"].options(resume=url, label_table=None)
     assert keys_in(KEYS, [spelled("partition", [url], named)]) == []
-    provenance = Provenance(
-        planner=url, options={url: [url], "path": Path(url)}, metrics={"a": url}
-    )
-    stamped = PlanMetadata.stamped(Batching(8), provenance, 32, True)
+    facts = {"planner": url, "options": {url: [url], "path": Path(url)}, "metrics": {"a": url}}
+    stamped = PlanMetadata.stamped(Batching(8), 32, True, **facts)
     assert keys_in(KEYS, [json.dumps(stamped.to_dict()), repr(stamped)]) == []
     assert public(("a@b?c", 1, None)) == ["a@b?c", 1, None]
 

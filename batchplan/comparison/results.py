@@ -26,7 +26,7 @@ from batchplan.files.sidecar import sidecar_path
 from batchplan.options import named, paths_of, shown
 from batchplan.plans import Plan
 from batchplan.plans.metadata import library_versions
-from batchplan.plans.output import check_name, check_place
+from batchplan.plans.output import check_parent, check_place
 
 _KIND = "result of batchplan compare"
 _MOST_BYTES = 16 << 20  # a record has a few kilobytes
@@ -92,7 +92,7 @@ def check_results(folder: Path, settings: Sequence[Setting], inputs: Sequence[st
         if exists:
             check_place(path)
         else:
-            check_name(path, folder.parent)
+            check_parent(folder.with_name(path.name))
         check_not_input(path, inputs)
 
 

@@ -5,13 +5,9 @@ from typing import TYPE_CHECKING
 from batchplan.lazy import lazily
 
 if TYPE_CHECKING:
-    from batchplan.plans.batching import BATCH_ORDERS as BATCH_ORDERS
-    from batchplan.plans.batching import SCOPES as SCOPES
-    from batchplan.plans.batching import TAILS as TAILS
     from batchplan.plans.batching import Batching as Batching
     from batchplan.plans.concatenation import concat as concat
     from batchplan.plans.metadata import PlanMetadata as PlanMetadata
-    from batchplan.plans.metadata import Provenance as Provenance
     from batchplan.plans.negatives import Negatives as Negatives
     from batchplan.plans.output import check_output as check_output
     from batchplan.plans.output import is_plan as is_plan

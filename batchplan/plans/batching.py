@@ -1,14 +1,9 @@
 """How rows are cut into batches, and which batches are trained on at the same time."""
 
 from dataclasses import KW_ONLY, MISSING, dataclass
-from typing import get_args
 
 from batchplan.options import BatchOrder, Scope, Tail, option
 from batchplan.plans.facts import settle
-
-TAILS: tuple[Tail, ...] = get_args(Tail)
-BATCH_ORDERS: tuple[BatchOrder, ...] = get_args(BatchOrder)
-SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 
 @dataclass(frozen=True)

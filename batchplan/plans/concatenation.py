@@ -9,7 +9,7 @@ import numpy as np
 from batchplan.errors import InputError
 from batchplan.options import BatchOrder
 from batchplan.plans.batching import Batching
-from batchplan.plans.metadata import PlanMetadata, Provenance
+from batchplan.plans.metadata import PlanMetadata
 from batchplan.plans.plan import Plan
 from batchplan.plans.steps import batches_per_step, take_batches
 from batchplan.typing import BoolArray, Int64Array
@@ -76,12 +76,12 @@ def concat(
     batching = Batching(
         **{what: getattr(first.metadata, what) for what in _ALIKE}, batch_order=batch_order
     )
-    provenance = Provenance(
-        planner="concat", options={"plans": [plan.digest for plan in parts]}, seed=seed
-    )
     once = turns is None or np.array_equal(np.bincount(turns, minlength=len(parts)), steps)
     whole = once and all(plan.metadata.partitions_rows for plan in parts)
-    metadata = PlanMetadata.stamped(batching, provenance, int(counts.sum()), whole)
+    metadata = PlanMetadata.stamped(
+        batching, int(counts.sum()), whole,
+        planner="concat", options={"plans": [plan.digest for plan in parts]}, seed=seed,
+    )  # fmt: skip
     return Plan(rows, offsets, metadata)
 
 

@@ -23,39 +23,20 @@ _LIBRARIES = ("batchplan", "numba", "numpy", "pyarrow", "scipy", "torch")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Provenance:
-    """Where a plan comes from. All facts are JSON values, none is a time.
-
-    Attributes:
-        planner: name of the planner, empty if unknown.
-        options: every option of the planner.
-        seed: seed of the run, None if unknown.
-        fingerprint: fingerprint of the data, None if unknown.
-        metrics: what was measured while planning; None for a number that is not finite.
-
-    Raises:
-        InputError: a value of another type or out of its range.
-    """
-
-    planner: str = ""
-    options: dict[str, Any] = field(default_factory=dict)
-    seed: int | None = option(None, "Seed of the run.", ge=0)
-    fingerprint: str | None = None
-    metrics: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        settle(self)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlanMetadata(Provenance, Batching):
-    """The facts stored with a plan: its provenance, its batching, and those below.
+class PlanMetadata(Batching):
+    """The facts stored with a plan: where it comes from, its batching, and those below. All are
+    JSON values, none is a time.
 
     Attributes:
         format_version: version of the stored metadata; newer ones are refused.
+        planner: name of the planner, empty if unknown.
+        options: every option of the planner.
+        seed: seed of the run, None if unknown.
         num_rows: rows of the data that the plan was made for, N; at least ``batch_size``.
         partitions_rows: whether each of the N rows occurs exactly once.
+        fingerprint: fingerprint of the data, None if unknown.
         versions: versions of Python and of the libraries that made the plan.
+        metrics: what was measured while planning; None for a number that is not finite.
 
     Raises:
         InputError: a value of another type or out of its range.
@@ -64,9 +45,14 @@ class PlanMetadata(Provenance, Batching):
     format_version: int = option(
         FORMAT_VERSION, "Version of the metadata.", ge=FORMAT_VERSION, le=FORMAT_VERSION
     )
+    planner: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+    seed: int | None = option(None, "Seed of the run.", ge=0)
     num_rows: int = option(MISSING, "Rows of the data.", ge=2, lt=1 << 63)
     partitions_rows: bool
+    fingerprint: str | None = None
     versions: dict[str, str] = field(default_factory=dict)
+    metrics: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         settle(self)
@@ -78,15 +64,18 @@ class PlanMetadata(Provenance, Batching):
 
     @classmethod
     def stamped(
-        cls, batching: Batching, provenance: Provenance, num_rows: int, partitions_rows: bool
+        cls, batching: Batching, num_rows: int, partitions_rows: bool, **facts: Any
     ) -> PlanMetadata:
-        """Return the metadata of a new plan, with the versions of the installed libraries."""
-        groups = ((Batching, batching), (Provenance, provenance))
+        """Return the metadata of a new plan, with the versions of the installed libraries.
+
+        ``facts`` are ``planner``, ``options``, ``seed``, ``fingerprint`` and ``metrics``.
+        """
         return cls(
             num_rows=num_rows,
             partitions_rows=partitions_rows,
             versions=dict(library_versions()),
-            **{f.name: getattr(group, f.name) for kind, group in groups for f in fields(kind)},
+            **{f.name: getattr(batching, f.name) for f in fields(Batching)},
+            **facts,
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,7 +1,9 @@
 """Checks whether a plan can be saved at a path, before planning and again when saving."""
 
 import os
+import stat
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from batchplan.errors import InputError
@@ -50,45 +52,34 @@ def check_place(output: Path) -> None:
     Raises:
         InputError: as `check_output`.
     """
-    no_url(output)
+    mode = check_parent(no_url(output))
+    if mode is not None and stat.S_ISDIR(mode):
+        raise InputError(f"{output}: is a directory, expected a file; add a name, such as plan.npy")
+    if mode is not None and not stat.S_ISREG(mode):
+        raise InputError(f"{output}: is not a regular file; choose another path")
+
+
+def check_parent(output: Path) -> int | None:
+    """Require that an output can be made in its folder. Return the mode of what is there already;
+    None if there is nothing.
+
+    Raises:
+        InputError: the folder is missing or not writable, or the system refuses the path, for
+            example because the name is too long.
+    """
     try:
-        real = Path(os.path.realpath(output))
-    except FileNotFoundError as error:
-        raise InputError(
-            f"{output}: the working directory no longer exists; change to another one"
-        ) from error
-    try:
-        check_parent(output, real)
-        if real.is_symlink():  # only links to themselves are not resolved
-            raise InputError(f"{output}: is a symbolic link that leads to itself; remove it")
-        if output.is_dir():
-            raise InputError(
-                f"{output}: is a directory, expected a file; add a name, such as plan.npy"
-            )
-        if output.exists() and not output.is_file():
-            raise InputError(f"{output}: is not a regular file; choose another path")
-    except OSError as error:  # for example, the whole path is too long
+        folder = Path(os.path.realpath(output)).parent
+        if not folder.is_dir():
+            raise InputError(f"{output}: folder {folder} does not exist; create it first")
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise InputError(f"{output}: folder {folder} is not writable; choose another one")
+        with suppress(FileNotFoundError):
+            return os.stat(output).st_mode
+    except OSError as error:
         raise InputError(
             f"{output}: cannot be written ({error.strerror or error}); choose another path"
         ) from error
-
-
-def check_parent(output: Path, real: Path) -> None:
-    """Require that an output can be made in its folder.
-
-    Args:
-        output: as the user named it, for messages.
-        real: the same without links.
-
-    Raises:
-        InputError: the folder is missing or not writable, or the name is too long for it.
-    """
-    folder = real.parent
-    if not folder.is_dir():
-        raise InputError(f"{output}: folder {folder} does not exist; create it first")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise InputError(f"{output}: folder {folder} is not writable; choose another one")
-    check_name(real, folder)
+    return None
 
 
 def check_folder(output: PathLike, mark: str, *, force: bool, inputs: Sequence[PathLike]) -> None:
@@ -105,8 +96,8 @@ def check_folder(output: PathLike, mark: str, *, force: bool, inputs: Sequence[P
             inside one; it is a file, or a folder with other files; or it exists, without ``force``.
     """
     path = no_url(output)
+    check_parent(path)
     real = Path(os.path.realpath(path))
-    check_parent(path, real)
     check_not_input(path, inputs)
     if held := next(
         (name for name in inputs if real in Path(os.path.realpath(no_url(name))).parents), None
@@ -123,20 +114,6 @@ def check_folder(output: PathLike, mark: str, *, force: bool, inputs: Sequence[P
         )
     if not force:
         raise InputError(f"{path}: exists already; replace it with --force or choose another")
-
-
-def check_name(path: Path, folder: Path) -> None:
-    """Require that a folder allows a name as long as that of ``path``.
-
-    Raises:
-        InputError: the name is too long.
-    """
-    size, most = len(os.fsencode(path.name)), os.pathconf(folder, "PC_NAME_MAX")
-    if 0 < most < size:
-        raise InputError(
-            f"{path}: got a name of {size} bytes, expected at most {most} in this folder; choose "
-            "a shorter one"
-        )
 
 
 def is_plan(path: PathLike) -> bool:

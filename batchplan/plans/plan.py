@@ -18,7 +18,7 @@ from batchplan.files.inputs import PathLike
 from batchplan.notebooks import frame
 from batchplan.plans.batching import Batching
 from batchplan.plans.card import card_of
-from batchplan.plans.metadata import PlanMetadata, Provenance
+from batchplan.plans.metadata import PlanMetadata
 from batchplan.plans.output import check_file
 from batchplan.plans.shown import html_of, summary
 from batchplan.plans.steps import cut_order
@@ -85,7 +85,7 @@ class Plan:
         *,
         num_rows: int,
         generator: np.random.Generator | None = None,
-        provenance: Provenance | None = None,
+        **facts: Any,
     ) -> Plan:
         """Cut an order of all rows into batches.
 
@@ -94,7 +94,7 @@ class Plan:
             batching: how to cut it.
             num_rows: number of rows of the data, N.
             generator: shuffles the batches; needed only for the batch order ``shuffled``.
-            provenance: where the plan comes from; stored with it.
+            facts: where the plan comes from, as of `PlanMetadata.stamped`; stored with it.
 
         Raises:
             InputError: an order that is not a permutation, a batch size or number of devices out
@@ -110,9 +110,8 @@ class Plan:
         elif generator is None:
             raise InputError("batch order: shuffled needs a random generator, got none")
         rows, offsets = cut_order(rows, batching, generator)
-        provenance = provenance or Provenance()
         whole = is_partition(rows, num_rows)
-        return cls(rows, offsets, PlanMetadata.stamped(batching, provenance, num_rows, whole))
+        return cls(rows, offsets, PlanMetadata.stamped(batching, num_rows, whole, **facts))
 
     @classmethod
     def from_batches(
@@ -122,7 +121,7 @@ class Plan:
         batching: Batching,
         *,
         num_rows: int,
-        provenance: Provenance | None = None,
+        **facts: Any,
     ) -> Plan:
         """Make a plan of any batches, which need not partition the rows.
 
@@ -131,7 +130,7 @@ class Plan:
             batch_offsets: integers (num_batches + 1,), rising from 0 to num_entries.
             batching: how the caller cut them, into whole steps of all devices.
             num_rows: number of rows of the data, N.
-            provenance: where the plan comes from; stored with it.
+            facts: where the plan comes from, as of `PlanMetadata.stamped`; stored with it.
 
         Raises:
             InputError: a row out of range or repeated in a batch, invalid offsets, a batch that is
@@ -141,9 +140,8 @@ class Plan:
         offsets = widen(np.asarray(batch_offsets), "batch offsets")
         check_batch_size(batching.batch_size, num_rows, "plan")
         check_range(entries, num_rows, "rows")
-        provenance = provenance or Provenance()
         whole = is_partition(entries, num_rows)
-        metadata = PlanMetadata.stamped(batching, provenance, num_rows, whole)
+        metadata = PlanMetadata.stamped(batching, num_rows, whole, **facts)
         check_parts(entries, offsets, metadata, "plan")
         return cls(entries, offsets, metadata)
 

@@ -6,8 +6,6 @@ from numpy.typing import NDArray
 from batchplan.errors import InputError
 from batchplan.typing import Int64Array
 
-_SHOWN = 3  # examples in a message
-
 
 def check_batch_size(batch_size: int, num_rows: int, where: str) -> None:
     """Require 2 <= batch_size <= num_rows: a batch of one row has no negatives."""
@@ -27,13 +25,10 @@ def widen(values: NDArray[np.generic], where: str) -> Int64Array:
     Raises:
         InputError: not integers, not one-dimensional, empty, or too large for int64.
     """
-    if values.dtype.kind not in "iu":
+    if values.dtype.kind not in "iu" or values.ndim != 1 or not values.size:
         raise InputError(
-            f"{where}: dtype {values.dtype}, expected integers; convert with .astype('int64')"
-        )
-    if values.ndim != 1 or not values.size:
-        raise InputError(
-            f"{where}: shape {values.shape}, expected one dimension and at least one value"
+            f"{where}: got {values.dtype} of shape {values.shape}, expected integers in one "
+            "dimension, and at least one"
         )
     if values.dtype.kind == "u" and int(values.max()) > np.iinfo(np.int64).max:
         raise InputError(f"{where}: holds {values.max()}, which int64 cannot hold")
@@ -59,16 +54,10 @@ def integers_of(listed: object) -> Int64Array | None:
 
 def check_offsets(offsets: Int64Array, num_entries: int, where: str) -> None:
     """Require offsets that start at 0, increase and end at ``num_entries``."""
-    if len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != num_entries:
+    ends = len(offsets) > 1 and offsets[0] == 0 and offsets[-1] == num_entries
+    if not ends or (offsets[1:] <= offsets[:-1]).any():
         raise InputError(
-            f"{where}: batch offsets run from {offsets[0]} to {offsets[-1]}, expected from 0 to "
-            f"{num_entries}, the number of entries"
-        )
-    falls = np.flatnonzero(offsets[1:] <= offsets[:-1])
-    if falls.size:
-        raise InputError(
-            f"{where}: batch offsets must increase; batch {falls[0]} runs from "
-            f"{offsets[falls[0]]} to {offsets[falls[0] + 1]}"
+            f"{where}: batch offsets must increase from 0 to {num_entries}, the number of entries"
         )
 
 
@@ -85,21 +74,12 @@ def check_range(rows: Int64Array, num_rows: int, where: str) -> None:
 
 def check_partition(rows: Int64Array, num_rows: int, where: str) -> None:
     """Require that ``rows``, already in range, have each of ``num_rows`` rows exactly once."""
-    if is_partition(rows, num_rows):
-        return
-    present, counts = np.unique(rows, return_counts=True)
-    repeated = present[counts > 1]
-    # At least k of the numbers below len(present) + k are missing, unless num_rows is smaller.
-    missing = np.setdiff1d(np.arange(min(num_rows, len(present) + _SHOWN)), present)
-    problems = [
-        f"{count} rows {state} ({', '.join(map(str, first[:_SHOWN]))}{', ...' * (count > _SHOWN)})"
-        for state, count, first in (
-            ("repeated", len(repeated), repeated),
-            ("missing", num_rows - len(present), missing),
+    if not is_partition(rows, num_rows):
+        distinct = len(np.unique(rows))
+        raise InputError(
+            f"{where}: {len(rows) - distinct} rows repeated and {num_rows - distinct} missing, "
+            f"expected each of {num_rows} rows once"
         )
-        if count
-    ]
-    raise InputError(f"{where}: {' and '.join(problems)}, expected each of {num_rows} rows once")
 
 
 def is_partition(rows: Int64Array, num_rows: int) -> bool:

@@ -211,7 +211,9 @@ def test_results_are_kept_from_what_the_settings_read(npy, done, refused):
     Path("kept").mkdir()
     done("random", *npy, "-b", 8, "-o", "kept/partition.npz")
     line = ["compare", *npy, "-b", 8, "--settings", "s.toml", "--folder", "kept"]
-    Path("s.toml").write_text("[partition]\nfrom = 'kept/partition.npz'\n")
+    Path("s.toml").write_text(
+        "[partition]\nreference = ['x.npy', 'kept/partition.npz']\nrelative_margin = 0.1\n"
+    )
     refused(*line, parts=[f"kept/partition.npz: {REFUSED} kept/partition.npz"])
     Path("s.toml").write_text(
         "[random]\nmax_score = 0.9\nreference = ['x.npy', 'kept/random.json']\n"

@@ -15,7 +15,7 @@ from batchplan import InputError, OutputError, ResourceError, load_embeddings
 from batchplan.cli.app import app
 from batchplan.data import load_labels
 from batchplan.files.inputs import INPUT_FORMATS
-from batchplan.plans import Batching, Plan, Provenance, is_plan
+from batchplan.plans import Batching, Plan, is_plan
 from batchplan.plans.formats import FORMATS
 
 from .blocks import ROOT, add_module, blocks_under
@@ -144,7 +144,7 @@ def test_no_output_over_an_input(added, orc, tmp_path):
 @pytest.fixture
 def plan():
     order = np.random.default_rng(1).permutation(20)
-    return Plan.cut(order, Batching(6), num_rows=20, provenance=Provenance(planner="p", seed=3))
+    return Plan.cut(order, Batching(6), num_rows=20, planner="p", seed=3)
 
 
 def test_a_plan_is_saved_and_loaded(added, plan, tmp_path):

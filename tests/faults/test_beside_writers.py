@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from batchplan.files.sidecar import sidecar_path
-from batchplan.plans import Batching, Plan, Provenance
+from batchplan.plans import Batching, Plan
 
 SUFFIXES = (".npy", ".parquet", ".npz", ".jsonl", ".txt")
 
@@ -24,7 +24,7 @@ def make(number, rows):
     options = {"text": "x" * 100 * number}
     return Plan.cut(
         order, Batching(8), num_rows=rows,
-        provenance=Provenance(planner="p", seed=number, options=options),
+        planner="p", seed=number, options=options,
     )  # fmt: skip
 
 

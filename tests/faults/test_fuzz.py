@@ -29,7 +29,7 @@ from batchplan.consumption import Trace, verify
 from batchplan.data import load_embeddings, load_labels
 from batchplan.errors import InputError, ResourceError
 from batchplan.gates import Baseline, comparable_settings
-from batchplan.plans import Batching, Plan, Provenance, is_plan
+from batchplan.plans import Batching, Plan, is_plan
 from batchplan.plans.formats.negatives import is_negatives
 from batchplan.plans.negatives import Negatives
 from batchplan.quality import EvaluationOptions, evaluate
@@ -152,7 +152,9 @@ def whole(tmp_path_factory):
         Batching(4, batch_order="shuffled"),
         num_rows=ROWS,
         generator=rng,
-        provenance=Provenance(planner="gcbs", options={"a": [1.5]}, fingerprint=data.fingerprint),
+        planner="gcbs",
+        options={"a": [1.5]},
+        fingerprint=data.fingerprint,
     )
     for suffix in ("npy", "parquet", "npz", "jsonl", "txt"):
         plan.save(folder / f"plan.{suffix}")

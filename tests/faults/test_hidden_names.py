@@ -8,12 +8,12 @@ import pytest
 
 from batchplan import InputError, OutputError
 from batchplan.files.atomic import older_path
-from batchplan.plans import Batching, Plan, Provenance
+from batchplan.plans import Batching, Plan
 
 
 def make(seed=0):
     order = np.random.default_rng(seed).permutation(20)
-    return Plan.cut(order, Batching(4), num_rows=20, provenance=Provenance(seed=seed))
+    return Plan.cut(order, Batching(4), num_rows=20, seed=seed)
 
 
 @pytest.mark.parametrize("kind", ["pipe", "folder", "huge"])

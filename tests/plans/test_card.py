@@ -8,16 +8,16 @@ import pytest
 import yaml
 
 from batchplan import InputError, Plan
-from batchplan.plans import Batching, Provenance
+from batchplan.plans import Batching
 from batchplan.training import PlanBatchSampler
 
 NAMES = {"repository": "user/plans", "file": "plans/epoch-1.npz", "dataset": "user/pairs"}
 
 
-def make(**provenance):
-    made_by = Provenance(**{"planner": "random", "seed": 3, **provenance})
+def make(**facts):
+    facts = {"planner": "random", "seed": 3, **facts}
     order = np.random.default_rng(0).permutation(50)
-    return Plan.cut(order, Batching(8), num_rows=50, provenance=made_by)
+    return Plan.cut(order, Batching(8), num_rows=50, **facts)
 
 
 def in_cache(folder, files):

@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 
 from batchplan import InputError
-from batchplan.plans import BATCH_ORDERS, SCOPES, TAILS, Batching, Plan, Provenance, concat
+from batchplan.plans import Batching, Plan, concat
+
+BATCH_ORDERS = ("planned", "shuffled")
+SCOPES = ("device", "global")
+TAILS = ("keep", "drop", "pad")
 
 COUNTS = (50, 23, 48)
 
@@ -16,7 +20,7 @@ def parts_of(**batching):
             rng.permutation(count),
             Batching(4, **batching),
             num_rows=count,
-            provenance=Provenance(planner="random"),
+            planner="random",
         )
         for number, count in enumerate(COUNTS)
     }
@@ -62,7 +66,7 @@ def test_refusals():
     plans = parts_of()
     with pytest.raises(InputError, match="plans: got 1, expected at least two"):
         concat({"alone": plans["part 0"]})
-    other = Plan.cut(range(9), Batching(3), num_rows=9, provenance=Provenance(planner="random"))
+    other = Plan.cut(range(9), Batching(3), num_rows=9, planner="random")
     with pytest.raises(InputError, match=r"^other: its batch size is 3, that of part 0 is 4"):
         concat({**plans, "other": other})
     with pytest.raises(InputError, match=r"^by hand: has no metadata"):

@@ -8,7 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchplan import InputError
-from batchplan.plans import BATCH_ORDERS, TAILS, Batching, Plan, Provenance
+from batchplan.plans import Batching, Plan
+
+BATCH_ORDERS = ("planned", "shuffled")
+TAILS = ("keep", "drop", "pad")
 
 
 def philox(seed=0):
@@ -16,13 +19,12 @@ def philox(seed=0):
 
 
 def cut(order, batch_size, generator=None, fingerprint=None, **options):
-    made_of = Provenance(fingerprint=fingerprint)
     return Plan.cut(
         order,
         Batching(batch_size, **options),
         num_rows=len(order),
         generator=generator,
-        provenance=made_of,
+        fingerprint=fingerprint,
     )
 
 
@@ -116,12 +118,12 @@ def test_batch_larger_than_the_data():
 @pytest.mark.parametrize(
     ("order", "message"),
     [
-        ([0, 1, 2, 2], "1 rows repeated (2) and 1 rows missing (3), expected each of 4 rows once"),
-        ([0, 1, 2], "1 rows missing (3)"),
+        ([0, 1, 2, 2], "1 rows repeated and 1 missing, expected each of 4 rows once"),
+        ([0, 1, 2], "0 rows repeated and 1 missing"),
         ([0, 1, 2, 4], "1 row numbers outside 0 to 3, the first is 4 at position 3"),
         ([0, -1, 2, 3], "the first is -1 at position 1"),
-        ([0.0, 1.0, 2.0, 3.0], "dtype float64, expected integers"),
-        ([[0, 1], [2, 3]], "shape (2, 2), expected one dimension"),
+        ([0.0, 1.0, 2.0, 3.0], "got float64 of shape (4,), expected integers"),
+        ([[0, 1], [2, 3]], "of shape (2, 2), expected integers in one dimension"),
     ],
 )
 def test_an_order_that_is_no_permutation(order, message):

@@ -131,9 +131,12 @@ def find_all(content, pattern):
         ({"a": [0, 1], "b": [0, 1]}, "columns ['a', 'b'], expected one column batch"),
         ({"batch": [0, 0], "row": [0, None]}, "column row: got 1 nulls"),
         ({"batch": [None, 0], "row": [0, 1]}, "column batch: got 1 nulls"),
-        ({"batch": [0, 0], "row": [0.0, 1.0]}, "column row: dtype float64, expected integers"),
-        ({"batch": ["a", "a"], "row": [0, 1]}, "column batch: dtype object"),
-        ({"batch": [[0], [0]], "row": [0, 1]}, "column batch: dtype object"),
+        (
+            {"batch": [0, 0], "row": [0.0, 1.0]},
+            "column row: got float64 of shape (2,), expected integers",
+        ),
+        ({"batch": ["a", "a"], "row": [0, 1]}, "column batch: got object of shape"),
+        ({"batch": [[0], [0]], "row": [0, 1]}, "column batch: got object of shape"),
         ({"batch": [0, 1, 1, 0], "row": [0, 1, 2, 3]}, "batch 0 starts again at entry 3"),
     ],
 )
@@ -152,7 +155,7 @@ def test_parquet_that_is_none_or_has_bad_metadata(refused, tmp_path):
     pq.write_table(table.append_column("row", table["row"]), path)
     refused(path, "columns ['batch', 'row', 'row'], expected one")
     pq.write_table(table.slice(0, 0), path)
-    refused(path, "expected one dimension and at least one value")
+    refused(path, "expected integers in one dimension, and at least one")
 
 
 # --- text ---------------------------------------------------------------------------------------

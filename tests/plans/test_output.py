@@ -74,9 +74,9 @@ def test_a_link_that_leads_to_itself(tmp_path):
     (tmp_path / "a.npy").symlink_to("b.npy")
     (tmp_path / "b.npy").symlink_to("a.npy")
     for force in (False, True):
-        refused(tmp_path / "a.npy", "is a symbolic link that leads to itself", force=force)
+        refused(tmp_path / "a.npy", "cannot be written .Too many levels of", force=force)
     (tmp_path / "c.npy.json").symlink_to("c.npy.json")
-    refused(tmp_path / "c.npy", "c.npy.json: is a symbolic link that leads to itself", force=True)
+    refused(tmp_path / "c.npy", "c.npy.json: cannot be written .Too many levels of", force=True)
     assert (tmp_path / "a.npy").is_symlink()
 
 
@@ -84,7 +84,7 @@ def test_names_that_are_too_long(tmp_path):
     """That of the metadata counts too, in bytes."""
     most = os.pathconf(tmp_path, "PC_NAME_MAX")
     for name in ("a" * (most - 3), "a" * (most - 8), "\u00e9" * ((most - 8) // 2 + 1), "a" * 5000):
-        refused(tmp_path / f"{name}.npy", f"bytes, expected at most {most} in this folder")
+        refused(tmp_path / f"{name}.npy", r"cannot be written \(File name too long\)")
     make().save(tmp_path / f"{'a' * (most - 9)}.npy")
     make().save(tmp_path / f"{'a' * (most - 4)}.npz")
     with pytest.raises(InputError, match=r"folder .* does not exist|File name too long"):
@@ -96,9 +96,9 @@ def test_a_working_directory_that_is_gone(tmp_path, monkeypatch):
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    with pytest.raises(InputError, match=r"^p\.npy: the working directory no longer exists"):
+    with pytest.raises(InputError, match=r"^p\.npy: cannot be written \(No such file"):
         check_output("p.npy", inputs=["x.npy"])
-    with pytest.raises(InputError, match="the working directory no longer exists"):
+    with pytest.raises(InputError, match="No such file or directory"):
         make().save("p.npy")
     make().save(there, inputs=["x.npy", "*.npy"])
     assert len(Plan.load(there)) == 3

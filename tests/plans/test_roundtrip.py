@@ -14,17 +14,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from batchplan import InputError
-from batchplan.plans import BATCH_ORDERS, TAILS, Batching, Plan, PlanMetadata, Provenance
+from batchplan.plans import Batching, Plan, PlanMetadata
 from batchplan.plans.validation import narrow
 
+BATCH_ORDERS = ("planned", "shuffled")
+TAILS = ("keep", "drop", "pad")
 SUFFIXES = (".npy", ".parquet", ".npz", ".jsonl", ".txt")
 in_every_format = pytest.mark.parametrize("suffix", SUFFIXES)
 
 
-def make(num_rows=11, batch_size=4, provenance=None, **options):
+def make(num_rows=11, batch_size=4, tail="keep", **facts):
     order = np.random.default_rng(5).permutation(num_rows)
-    batching = Batching(batch_size, **options)
-    return Plan.cut(order, batching, num_rows=num_rows, provenance=provenance)
+    return Plan.cut(order, Batching(batch_size, tail=tail), num_rows=num_rows, **facts)
 
 
 def assert_same(got, expected):
@@ -50,13 +51,11 @@ def test_load_gives_what_was_saved(tmp_path, suffix, num_rows, data, tail, batch
         Batching(data.draw(st.integers(2, num_rows)), tail=tail, batch_order=batch_order),
         num_rows=num_rows,
         generator=np.random.Generator(np.random.Philox(0)),
-        provenance=Provenance(
-            planner="knn",
-            options={"k": 3, "nested": {"a": [1.5, None]}},
-            seed=data.draw(st.none() | st.integers(0, 2**70)),
-            fingerprint=data.draw(st.none() | st.text()),
-            metrics={"cut": 0.25},
-        ),
+        planner="knn",
+        options={"k": 3, "nested": {"a": [1.5, None]}},
+        seed=data.draw(st.none() | st.integers(0, 2**70)),
+        fingerprint=data.draw(st.none() | st.text()),
+        metrics={"cut": 0.25},
     )
     path = tmp_path / f"plan{suffix}"
     plan.save(path, force=True)
@@ -82,10 +81,10 @@ def test_rows_drawn_with_replacement(tmp_path, suffix):
 
 @in_every_format
 def test_two_saves_at_different_times_are_byte_equal(tmp_path, suffix, monkeypatch):
-    make(provenance=Provenance(options={"b": 1, "a": 2})).save(tmp_path / f"one{suffix}")
+    make(options={"b": 1, "a": 2}).save(tmp_path / f"one{suffix}")
     later = time.time() + 1e7
     monkeypatch.setattr(time, "time", lambda: later)  # what zipfile would stamp
-    make(provenance=Provenance(options={"a": 2, "b": 1})).save(tmp_path / f"two{suffix}")
+    make(options={"a": 2, "b": 1}).save(tmp_path / f"two{suffix}")
     for ending in (suffix, f"{suffix}.json"):
         one, two = tmp_path / f"one{ending}", tmp_path / f"two{ending}"
         assert one.exists() == two.exists()

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 from batchplan import Plan
-from batchplan.plans import Batching, Provenance
+from batchplan.plans import Batching
 
 ORDER = np.random.default_rng(0).permutation(50)
 
 
-def cut(order=ORDER, batching=None, **provenance):
+def cut(order=ORDER, batching=None, **facts):
     order = np.asarray(order)
     batching = batching or Batching(8)
-    made_by = Provenance(**{"planner": "random", "seed": 3, **provenance})
-    return Plan.cut(order, batching, num_rows=len(order), provenance=made_by)
+    facts = {"planner": "random", "seed": 3, **facts}
+    return Plan.cut(order, batching, num_rows=len(order), **facts)
 
 
 def test_a_plan_is_a_sequence_of_batches():

@@ -8,7 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchplan import InputError
-from batchplan.plans import SCOPES, TAILS, Batching, Plan
+from batchplan.plans import Batching, Plan
+
+SCOPES = ("device", "global")
+TAILS = ("keep", "drop", "pad")
 
 SUFFIXES = (".npy", ".parquet", ".npz", ".jsonl", ".txt")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from batchplan.data import Embeddings
-from batchplan.plans import Batching, Plan, Provenance
+from batchplan.plans import Batching, Plan
 from batchplan.quality.references import _STREAM, random_rows
 from batchplan.runtime import Runtime
 
@@ -337,7 +337,7 @@ def make_plan(embeddings, batch_size, tail="keep", seed=0):
         order,
         Batching(batch_size, tail=tail),
         num_rows=n,
-        provenance=Provenance(fingerprint=embeddings.fingerprint),
+        fingerprint=embeddings.fingerprint,
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from batchplan import InputError
 from batchplan.options import USUAL_MARGIN
 from batchplan.planners import PLANNERS
-from batchplan.plans import Batching, Plan, Provenance
+from batchplan.plans import Batching, Plan
 from batchplan.quality import EvaluationOptions, evaluate
 from batchplan.quality.guard.limits import limit_in_words, own_limit, with_limit
 
@@ -16,8 +16,7 @@ NONE = EvaluationOptions()
 
 
 def made_with(**options):
-    provenance = Provenance(planner="partition", options=options)
-    return Plan.cut(np.arange(8), Batching(4), num_rows=8, provenance=provenance)
+    return Plan.cut(np.arange(8), Batching(4), num_rows=8, planner="partition", options=options)
 
 
 FREE = made_with(relative_margin=None, guard=False)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from batchplan import InputError, ResourceError
-from batchplan.plans import Batching, Plan, Provenance
+from batchplan.plans import Batching, Plan
 from batchplan.quality import EvaluationOptions, evaluate, evaluate_plans
 from batchplan.runtime import Runtime
 
@@ -41,7 +41,7 @@ def sampled(embeddings, batch_size, seed):
         np.arange(batches + 1) * batch_size,
         Batching(batch_size),
         num_rows=n,
-        provenance=Provenance(fingerprint=embeddings.fingerprint),
+        fingerprint=embeddings.fingerprint,
     )
 
 

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from batchplan.data import load_embeddings
-from batchplan.plans import Batching, Plan, Provenance
+from batchplan.plans import Batching, Plan
 from batchplan.report import write_report
 from tests.browser import chromium as chromium
 
@@ -32,7 +32,7 @@ def embeddings(tmp_path_factory):
 def plans(embeddings):
     """A random plan, one of similar rows, and one of a part of the rows, by hostile names."""
     x = np.asarray(embeddings.x.rows(0, ROWS))
-    named = Provenance(planner="<b>bold</b>", options={"</dd><script>": "\"'&\n"})
+    named = {"planner": "<b>bold</b>", "options": {"</dd><script>": "\"'&\n"}}
     by_first = np.lexsort((x[:, 1], x[:, 0].round()))
     part = np.arange(4 * SIZE) * 2
     return {
@@ -40,7 +40,7 @@ def plans(embeddings):
             np.random.default_rng(1).permutation(ROWS), Batching(SIZE), num_rows=ROWS
         ),
         "<script>alert(1)</script> & $x$ similar.npy": Plan.cut(
-            by_first, Batching(SIZE), num_rows=ROWS, provenance=named
+            by_first, Batching(SIZE), num_rows=ROWS, **named
         ),
         "part.npy": Plan.from_batches(part, np.arange(5) * SIZE, Batching(SIZE), num_rows=ROWS),
     }

@@ -14,7 +14,7 @@ from PIL import Image
 
 from batchplan.data import load_embeddings
 from batchplan.errors import InputError
-from batchplan.plans import Batching, Plan, Provenance
+from batchplan.plans import Batching, Plan
 from batchplan.quality import verdict_on
 from batchplan.quality.metrics import METRICS, percent
 from batchplan.report import write_report
@@ -212,7 +212,7 @@ def test_options_that_are_not_defaults():
     given = {"batch_size": 64, "guard": False, "relative_margin": None, "mega_batches": 1}
     plan = Plan.cut(
         np.arange(ROWS), Batching(SIZE), num_rows=ROWS,
-        provenance=Provenance(planner="partition", options=given),
+        planner="partition", options=given,
     )  # fmt: skip
     assert dict(changed_options(plan.metadata)) == {"guard": False, "mega batches": 1}
     unknown = replace(plan.metadata, planner="ours", options={"strength": 3})

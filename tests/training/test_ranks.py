@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader, TensorDataset
 
 from batchplan import InputError
-from batchplan.plans import SCOPES, TAILS, Batching, Plan
+from batchplan.plans import Batching, Plan
 from batchplan.training import PlanBatchSampler
+
+SCOPES = ("device", "global")
+TAILS = ("keep", "drop", "pad")
 
 
 def make(num_rows=22, batch_size=3, devices=2, **options):

@@ -133,7 +133,11 @@ def _follow(forward, backward, start, hardness, judged, codes, ceilings):  # typ
             candidates[:count] = np.arange(count)
         for c in range(count):
             values[c] = ahead[here, rest[candidates[c]]]
-        place = candidates[_ranked(values[:count], np.int64((1 - hardness) * (count - 1)))]
+        rank = np.int64((1 - hardness) * (count - 1))
+        if rank == 0:
+            place = candidates[np.argmax(values[:count])]
+        else:
+            place = candidates[np.argsort(-values[:count], kind="mergesort")[rank]]
         total += ahead[here, rest[place]]
         here = rest[place]
     return order, total
@@ -145,49 +149,3 @@ def _allowed(i, j, judged, codes, ceilings):  # type: ignore[no-untyped-def]
     return not apart(i, j, codes) and (
         ceilings.size == 0 or judged[j] < min(ceilings[i], ceilings[j])
     )
-
-
-@njit
-def _ranked(values, rank):  # type: ignore[no-untyped-def]
-    """The place of the value of a rank. The largest value has rank 0; equal values keep their
-    order."""
-    if rank == 0:
-        return np.argmax(values)
-    value = _select(values.copy(), values.size - 1 - rank)
-    above = 0
-    for other in values:
-        above += other > value
-    equal = rank - above
-    for place in range(values.size):
-        if values[place] == value:
-            if equal == 0:
-                return place
-            equal -= 1
-    return 0  # not reached
-
-
-@njit
-def _select(values, rank):  # type: ignore[no-untyped-def]
-    """The value of a rank, where the smallest has rank 0 (Hoare, "Algorithm 65: find", 1961).
-
-    Reorders the values, many of which may be equal. `np.partition` takes numba 4 s to compile.
-    """
-    low, high = 0, values.size - 1
-    while low < high:
-        pivot = values[(low + high) // 2]
-        i, j = low, high
-        while i <= j:
-            while values[i] < pivot:
-                i += 1
-            while values[j] > pivot:
-                j -= 1
-            if i <= j:
-                values[i], values[j] = values[j], values[i]
-                i, j = i + 1, j - 1
-        if rank <= j:
-            high = j
-        elif rank >= i:
-            low = i
-        else:
-            break
-    return values[rank]

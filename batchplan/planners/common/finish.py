@@ -16,7 +16,7 @@ from batchplan.options import recorded
 from batchplan.planners.common.draft import Draft, Mined
 from batchplan.planners.common.options import PassOptions, PlannerOptions
 from batchplan.plans.batching import Batching
-from batchplan.plans.metadata import PlanMetadata, Provenance
+from batchplan.plans.metadata import PlanMetadata
 from batchplan.plans.plan import Plan
 from batchplan.plans.steps import batches_per_step, take_batches
 from batchplan.runtime import Runtime
@@ -40,12 +40,10 @@ def finish(
     batching, num_rows = options.batching(), embeddings.num_rows
     reference = draft.guard.reference if draft.guard else None
     stored = {**stored_reference(reference), **draft.stored}
-    provenance = _provenance(planner, embeddings, options, runtime, stored=stored)
+    facts = _facts(planner, embeddings, options, runtime, stored)
     shuffle = runtime.generator(SHUFFLE)
     if draft.offsets is None:
-        plan = Plan.cut(
-            draft.rows, batching, num_rows=num_rows, generator=shuffle, provenance=provenance
-        )
+        plan = Plan.cut(draft.rows, batching, num_rows=num_rows, generator=shuffle, **facts)
     else:
         rows, offsets = np.asarray(draft.rows), np.asarray(draft.offsets)
         if batching.batch_order == "shuffled" and not draft.refined:
@@ -54,7 +52,7 @@ def finish(
             order = np.append(shuffle.permutation(whole), np.arange(whole, count))
             rows, offsets = take_batches(rows, offsets, order)
         rows, offsets = _whole_steps(rows, offsets, batching)
-        plan = Plan.from_batches(rows, offsets, batching, num_rows=num_rows, provenance=provenance)
+        plan = Plan.from_batches(rows, offsets, batching, num_rows=num_rows, **facts)
     if isinstance(options, PassOptions) and not draft.refined:
         plan = _refined(plan, draft, embeddings, options, runtime)
     return plan.with_metrics(**(draft.facts(plan) if callable(draft.facts) else draft.facts))
@@ -65,10 +63,10 @@ def finish_table(
 ) -> plans.Negatives:
     """Turn mined negatives into a table with metadata."""
     negatives = np.asarray(mined.negatives)
-    provenance = _provenance(planner, embeddings, options, runtime)
     metadata = PlanMetadata.stamped(
-        options.batching(), provenance, embeddings.num_rows, partitions_rows=False
-    )
+        options.batching(), embeddings.num_rows, partitions_rows=False,
+        **_facts(planner, embeddings, options, runtime),
+    )  # fmt: skip
     return plans.Negatives(
         np.arange(len(negatives)) if mined.anchors is None else np.asarray(mined.anchors),
         negatives,
@@ -76,20 +74,20 @@ def finish_table(
     )
 
 
-def _provenance(
+def _facts(
     planner: str,
     embeddings: Data,
     options: PlannerOptions,
     runtime: Runtime,
-    *,
     stored: Mapping[str, Any] = {},
-) -> Provenance:
-    return Provenance(
-        planner=planner,
-        options={**recorded(options), **stored},
-        seed=runtime.seed,
-        fingerprint=embeddings.fingerprint,
-    )
+) -> dict[str, Any]:
+    """Where a plan or table comes from."""
+    return {
+        "planner": planner,
+        "options": {**recorded(options), **stored},
+        "seed": runtime.seed,
+        "fingerprint": embeddings.fingerprint,
+    }
 
 
 def _refined(
