@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import MISSING
+from dataclasses import MISSING, asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -93,7 +93,7 @@ def materialize(
 
 
 def _summary(written: Materialized, output: str) -> dict[str, Any]:
-    manifest = written.manifest.to_dict()
+    manifest = asdict(written.manifest)
     shards = manifest.pop("shards")
     return {
         "output": output,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from batchplan.errors import InputError
 from batchplan.files.remote import no_url
-from batchplan.materialize.manifest import NAME, Manifest
+from batchplan.materialize.manifest import NAME, plan_of
 from batchplan.plans.plan import Plan
 
 _EPOCH = re.compile(r"plan-(\d+)\.\w+")  # as `batchplan.training.EpochPlans` names them
@@ -52,7 +52,7 @@ def read_plans(
         raise InputError("plans: got none; a folder of materialized data needs its plan next to it")
     digests = {plan.digest for plan in plans.values()}
     for path in materialized:
-        if (digest := Manifest.load(path).plan) not in digests:
+        if (digest := plan_of(path)) not in digests:
             raise InputError(
                 f"{path}: was written for the plan with digest {digest}, which is none of those "
                 "to compare with; materialize again, or give its plan"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from io import BufferedWriter
 from pathlib import Path
@@ -137,7 +138,7 @@ def write_in_order(
             rows = partial(_rows, ordered, shape, schema, advance)
             files = list(_write_shards(shape, staged, form, schema, rows))
         manifest = Manifest(
-            plan.digest,
+            plan=plan.digest,
             fingerprint=facts.fingerprint,
             layout=shape.layout,
             format=options.format,
@@ -150,7 +151,8 @@ def write_in_order(
             columns=[name for name in schema.names if name != ROW_COLUMN],
             shards=[{"path": file.name, "rows": file.num_rows} for file in files],
         )
-        _write(staged / NAME, BufferedWriter.write, manifest.to_bytes())
+        text = json.dumps(asdict(manifest), indent=2)
+        _write(staged / NAME, BufferedWriter.write, f"{text}\n".encode())
     return Materialized(manifest, ordered.read, ordered.temporary, sum(file.size for file in files))
 
 
