@@ -1,4 +1,4 @@
-"""Compressed sparse rows: unites a matrix with its transpose, and counts edges.
+"""Compressed sparse rows: unites a matrix with its transpose.
 
 SciPy does this on the CPU and torch on other devices, with the same results. Indices are sorted and
 unique within a row.
@@ -10,8 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-
-from batchplan.kernels import njit
 
 _SIGN = np.uint32(1 << 31)
 _UNITED = 1 << 25  # entries that a device unites at a time, some 60 bytes each
@@ -74,35 +72,6 @@ def as_keys(weights: NDArray[np.float32]) -> NDArray[np.uint32]:
 def from_keys(keys: NDArray[np.uint32]) -> NDArray[np.float32]:
     """The weights of `as_keys`."""
     return np.where(keys & _SIGN, keys ^ _SIGN, ~keys).view(np.float32)
-
-
-def count_within(indptr: torch.Tensor, indices: torch.Tensor, labels: torch.Tensor) -> int:
-    """Entries (i, j) whose labels, int64 (N,), are equal and not negative."""
-    if indices.device.type == "cpu":
-        return int(_count_within(indptr.numpy(), indices.numpy(), labels.numpy()))
-    return _count_within_torch(indptr, indices, labels, rows_at_once=1 << 16)
-
-
-@njit
-def _count_within(indptr, indices, labels):  # type: ignore[no-untyped-def]
-    same = 0
-    for i in range(indptr.size - 1):
-        if labels[i] >= 0:
-            for e in range(indptr[i], indptr[i + 1]):
-                same += labels[indices[e]] == labels[i]
-    return same
-
-
-def _count_within_torch(
-    indptr: torch.Tensor, indices: torch.Tensor, labels: torch.Tensor, rows_at_once: int
-) -> int:
-    same = 0
-    for start in range(0, indptr.numel() - 1, rows_at_once):
-        bounds = indptr[start : start + rows_at_once + 1]
-        source = torch.repeat_interleave(labels[start : start + rows_at_once], bounds.diff())
-        target = labels[indices[int(bounds[0]) : int(bounds[-1])].long()]
-        same += int(((source == target) & (source >= 0)).sum())
-    return same
 
 
 def row_of_entry(indptr: torch.Tensor) -> torch.Tensor:

@@ -4,7 +4,6 @@ A tile of low precision serves both directions (`neighbor_search`; `cuda.nearest
 """
 
 from dataclasses import dataclass
-from math import nan
 from typing import Any
 
 import numpy as np
@@ -42,13 +41,6 @@ class Neighbors:
 
     indices: NDArray[Any]
     similarities: NDArray[np.float32]
-
-    def mean_similarity(self) -> float:
-        """The mean over all neighbours of all rows; nan without any."""
-        values = self.similarities
-        if (self.indices[:, -1] < 0).any():
-            values = values[self.indices >= 0]
-        return float(values.mean(dtype=np.float64)) if values.size else nan
 
 
 def nearest_neighbors(

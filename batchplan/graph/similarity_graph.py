@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from batchplan.data import Embeddings
@@ -104,15 +103,6 @@ class SimilarityGraph:
         return SimilarityGraph(
             ends[self.indptr], self.indices[keep], weights, self.symmetric, self.threshold
         )
-
-    def share_within(self, labels: NDArray[np.int64]) -> float:
-        """The share of edges between rows of the same label; 0 without edges.
-
-        Args:
-            labels: int64 (N,), such as the batch of each row; negative for no label.
-        """
-        on_device = torch.from_numpy(labels).to(self.device)
-        return csr.count_within(self.indptr, self.indices, on_device) / max(1, self.num_edges)
 
     def to_scipy(self) -> csr_array:
         """The matrix for SciPy, with entries of 1 if there are no weights. If the graph is on the

@@ -39,9 +39,8 @@ def gcbs(embeddings: data.Embeddings, options: GcbsOptions, runtime: Runtime) ->
         runtime: device, memory budget, seed (of shuffled batches only), progress.
 
     Returns:
-        An order of the rows. The plan's metrics are the number of ``edges``, their smallest
-        similarity (``threshold``) and the share of them within batches (``edge_share``). With a
-        guard, these leave out the edges that it forbids, and ``edges_dropped`` counts those.
+        An order of the rows. The plan's metric is the number of ``edges``, without those that the
+        guard forbids.
 
     Raises:
         InputError: options that do not fit the data, or a zero row under cosine.
@@ -50,20 +49,9 @@ def gcbs(embeddings: data.Embeddings, options: GcbsOptions, runtime: Runtime) ->
     budget = graph.EdgeBudget(options.quantile, options.neighbors)
     keep_apart = guard.guard_of(embeddings, options, runtime)
     weights = keep_apart.ceilings is not None
-    all_edges = graph.build_graph(
+    edges = graph.build_graph(
         embeddings, budget, runtime, similarity=options.similarity, weights=weights
-    )
-    edges = all_edges.without(keep_apart, embeddings, runtime, similarity=options.similarity)
-    dropped = {"edges_dropped": all_edges.num_edges - edges.num_edges} if keep_apart.active else {}
+    ).without(keep_apart, embeddings, runtime, similarity=options.similarity)
     with runtime.stage("order"):
         order = graph.cuthill_mckee(edges.symmetrized(), reverse=options.reverse)
-    return Draft(
-        rows=order.cpu().numpy(),
-        guard=keep_apart,
-        facts=lambda plan: {
-            "edges": edges.num_edges,
-            "threshold": edges.threshold,
-            "edge_share": edges.share_within(plan.first_batch_of_row()),
-            **dropped,
-        },
-    )
+    return Draft(rows=order.cpu().numpy(), guard=keep_apart, facts={"edges": edges.num_edges})

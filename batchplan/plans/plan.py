@@ -204,12 +204,6 @@ class Plan:
         dtype = np.int32 if self.num_batches <= np.iinfo(np.int32).max else np.int64
         return np.repeat(np.arange(self.num_batches, dtype=dtype), np.diff(self.batch_offsets))
 
-    def first_batch_of_row(self) -> Int64Array:
-        """Return the first batch that has each row of the data: int64 (num_rows,), -1 for none."""
-        first = np.full(self.metadata.num_rows, -1, dtype=np.int64)
-        first[self.rows[::-1]] = self.batch_of_entry()[::-1]
-        return first
-
     def with_metrics(self, **metrics: Any) -> Plan:
         """Return the same plan, with more metrics in its metadata."""
         return self.with_metadata(metrics={**self.metadata.metrics, **metrics})

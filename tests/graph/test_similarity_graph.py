@@ -1,13 +1,10 @@
 """What a graph tells about itself."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 import torch
 
-from batchplan.graph import EdgeBudget, SimilarityGraph, build_graph, csr
-from batchplan.graph.csr import _count_within_torch
+from batchplan.graph import EdgeBudget, SimilarityGraph, build_graph
 from batchplan.runtime import Runtime
 
 
@@ -62,15 +59,3 @@ def test_symmetrized(graph):
     assert both.weights is None or torch.equal(again.weights, both.weights)
     dense = both.to_scipy().toarray()
     assert np.array_equal(dense, dense.T)
-
-
-@pytest.mark.parametrize("at_once", [None, 1, 10, 1 << 16])
-def test_share_within(graph, monkeypatch, at_once):
-    if at_once is not None:  # as on a device
-        monkeypatch.setattr(csr, "count_within", partial(_count_within_torch, rows_at_once=at_once))
-    rng = np.random.default_rng(0)
-    for labels in (rng.integers(-1, 4, 203), np.zeros(203, np.int64), np.arange(203)):
-        same = sum(labels[i] == labels[j] >= 0 for i, j in edges_of(graph))
-        assert graph.share_within(labels) == same / graph.num_edges
-    assert graph.share_within(np.full(203, -1)) == 0
-    assert graph.share_within(np.zeros(203, np.int64)) == 1

@@ -6,6 +6,13 @@ import pytest
 from batchplan.data import Embeddings
 
 
+def batch_of_row(plan):
+    """int64 (N,): the first batch of each row, -1 for none."""
+    first = np.full(plan.metadata.num_rows, -1)
+    first[plan.rows[::-1]] = plan.batch_of_entry()[::-1]
+    return first
+
+
 def _noise(n, d, seed):
     return np.random.default_rng(seed).standard_normal((n, d))
 

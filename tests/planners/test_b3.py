@@ -8,6 +8,8 @@ from batchplan.planners.b3.options import B3Options
 from batchplan.planners.b3.planner import clusters_of, mutual_windows
 from batchplan.runtime import Runtime
 
+from .conftest import batch_of_row
+
 
 def made(data, **options):
     return batchplan.plan(data, planner="b3", **{"batch_size": 16, "device": "cpu", **options})
@@ -55,7 +57,7 @@ def test_rows_of_a_cluster_share_a_batch(planted):
     """In data of clusters whose rows are near each other, with no rank left out."""
     data, labels = planted(16, 8)
     found = made(data, skip_nearest=0, neighbors=7, cluster_size=8)
-    batches = found.first_batch_of_row()
+    batches = batch_of_row(found)
     assert all(len(set(batches[labels == label].tolist())) == 1 for label in range(16))
     assert found.metadata.metrics["edges"] >= 16 * 8 * 7 / 2 * 0.9
 

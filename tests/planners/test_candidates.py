@@ -9,6 +9,7 @@ import batchplan
 from batchplan import Candidates, InputError
 from batchplan.planners import PLANNERS
 
+from .conftest import batch_of_row
 from .test_contract import AS_BATCHES, check
 
 TAU = 0.05
@@ -103,7 +104,7 @@ def test_groups(tmp_path):
     pq.write_table(pa.table({"group": np.arange(320) // 2}), tmp_path / "g.parquet")
     options = {"group_column": "group", "label_table": str(tmp_path / "g.parquet")}
     made = batchplan.plan(lists, planner="partition", batch_size=16, guard=False, **options)
-    batch = made.first_batch_of_row()
+    batch = batch_of_row(made)
     assert (batch[::2] != batch[1::2]).all()
     assert loss(made, told) > loss(start, told)
 

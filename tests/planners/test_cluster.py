@@ -26,9 +26,6 @@ def test_planted_clusters_are_found(planted, count, size):
     embeddings, labels = planted(count, size)
     made = plan(embeddings, planner="cluster", batch_size=size, device="cpu")
     assert all(len(set(labels[batch])) == 1 for batch in made.batches())
-    metrics = made.metadata.metrics
-    assert metrics["inertia"] == pytest.approx(inertia(points_of(embeddings), made), rel=1e-3)
-    assert metrics["iterations"] < 10
 
 
 @pytest.mark.parametrize("batch_size", [4, 16, 33])
@@ -47,7 +44,6 @@ def test_one_batch_and_no_iterations(make):
     embeddings = make(20)
     made = plan(embeddings, planner="cluster", batch_size=20, iterations=0, device="cpu")
     assert made.rows.tolist() == list(range(20))
-    assert made.metadata.metrics["iterations"] == 0
 
 
 def test_more_centres_than_rounds(make):
@@ -64,15 +60,13 @@ def test_balancing_is_greedy():
     points, centres = (rng.standard_normal((n, 3)).astype(np.float32) for n in (40, 8))
     squared = ((points[:, None].astype(np.float64) - centres) ** 2).sum(2)
     ranked = np.argsort(squared, axis=1)[:, :2]
-    near = np.take_along_axis(squared, ranked, axis=1).astype(np.float32)
     rows, room = rng.permutation(40), np.array([3, 7] + [5] * 6)
-    batch, total = _assign(points, centres, rows, ranked, near, room)
+    batch = _assign(points, centres, rows, ranked, room)
     left, expected = room.copy(), np.empty(40, np.int64)
     for row in rows:
         expected[row] = np.where(left > 0, squared[row], np.inf).argmin()
         left[expected[row]] -= 1
     assert batch.tolist() == expected.tolist()
-    assert total == pytest.approx(squared[np.arange(40), expected].sum(), rel=1e-5)
 
 
 def test_threads_do_not_matter(use_threads, make):

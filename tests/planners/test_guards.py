@@ -1,6 +1,5 @@
 """Planners under guards: the options, what they leave out, and the command line."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -133,7 +132,6 @@ def test_data_without_equal_rows_is_planned_as_ever(make, planner, given):
     embeddings = make(90)
     guarded = plan(embeddings, planner=planner, device="cpu", relative_margin=None, **given)
     assert same(guarded, plan(embeddings, planner=planner, device="cpu", guard=False, **given))
-    assert "edges_dropped" not in guarded.metadata.metrics
 
 
 def test_the_golden_plan_is_that_without_a_guard():
@@ -142,9 +140,7 @@ def test_the_golden_plan_is_that_without_a_guard():
     unguarded = plan(embeddings, planner="gcbs", device="cpu", guard=False)
     assert unguarded.metadata.metrics["edges"] == 4192
     guarded = plan(embeddings, planner="gcbs", device="cpu")
-    dropped = guarded.metadata.metrics["edges_dropped"]
-    assert dropped > 0
-    assert guarded.metadata.metrics["edges"] + dropped == 4192
+    assert guarded.metadata.metrics["edges"] < 4192
 
 
 @pytest.mark.parametrize("planner", GUARDED)
@@ -193,7 +189,7 @@ NOTHING = {"device": "cpu", "batch_size": 8, "absolute_margin": 4.0}  # no cosin
 
 def test_gcbs_without_any_edge(make):
     made = plan(make(90), planner="gcbs", **NOTHING)
-    assert made.metadata.metrics["edges"] == made.metadata.metrics["edge_share"] == 0
+    assert made.metadata.metrics["edges"] == 0
     assert sorted(made.rows) == list(range(90))
 
 
@@ -204,7 +200,6 @@ def test_rwr_without_any_neighbour(make, walk, coverage, candidates):
     ways = {"walk": walk, "coverage": coverage}
     made = plan(make(90), planner="rwr", candidate_rows=candidates, **ways, **NOTHING)
     assert all(len(set(batch.tolist())) == len(batch) for batch in made.batches())
-    assert made.metadata.metrics["neighbor_similarity"] is None
     if coverage == "partition":
         assert sorted(made.rows) == list(range(90))
 
@@ -246,12 +241,9 @@ def test_command_line(planner, words, some, unguarded, tmp_path):
     given = [some if word == "{data}" else word for word in words]
     result = run(planner, some, *given, "-o", out, "--json")
     assert result.exit_code == 0, result.output
-    summary = json.loads(result.stdout)
     made = Plan.load(out)
     assert made.metadata.partitions_rows
     assert made.metadata.options["guard"] == ("--no-guard" not in words)
-    if planner == "gcbs":
-        assert ("edges_dropped" in summary) == (words != ["--no-guard"])
     assert same(made, unguarded[planner]) == (words == ["--no-guard"])
 
 

@@ -97,21 +97,18 @@ def test_batches_are_anchors_and_their_next_hardest(make, n, size):
     embeddings = make(n)
     near = ranks(embeddings)
     made = plan(embeddings, planner="hardneg", batch_size=size, as_batches=True, device="cpu")
-    anchors, other = [], 0
+    anchors = []
     for batch in map(list, made.batches()):
         count = min(size // 2, n - len(anchors))
         own, found = batch[:count], batch[:count]
         for place in range(count):
             free = [row for row in near[own[place]] if row not in found]
             assert batch[count + place] == free[0]
-            other += free[0] != near[own[place], 0]
             found = [*found, free[0]]
         if count == size // 2 and size % 2:  # the place left: one more of the first anchor
             assert batch[-1] == next(row for row in near[own[0]] if row not in found)
         anchors += own
     assert sorted(anchors) == list(range(n))
-    assert made.metadata.metrics["anchors_per_batch"] == size // 2
-    assert made.metadata.metrics["substituted"] == pytest.approx(other / n)
     assert not made.metadata.partitions_rows
 
 

@@ -52,22 +52,18 @@ def test_batches_are_those_of_a_plain_search(make, k, batch_size):
     assert [batch.tolist() for batch in made.batches()] == expected
 
 
-def test_own_share():
+def test_rows_that_know_each_other_only():
     """Two rows of four know each other only: the batch goes on with the next random row."""
     indices = np.array([[1], [0], [3], [2]])
-    order, own = fill(indices, np.ones((4, 1), np.float32), np.array([2, 0, 1, 3]), 4)
-    assert order.tolist() == [2, 3, 0, 1]
-    assert own == 1
-    order, own = fill(indices, np.ones((4, 1), np.float32), np.array([2, 0, 1, 3]), 2)
-    assert order.tolist() == [2, 3, 0, 1]
-    assert own == 2
+    for size in (2, 4):
+        order = fill(indices, np.ones((4, 1), np.float32), np.array([2, 0, 1, 3]), size)
+        assert order.tolist() == [2, 3, 0, 1]
 
 
 def test_planted_clusters_are_found(planted):
     embeddings, labels = planted(12, 8)
     made = plan(embeddings, planner="knn", batch_size=8, device="cpu")
     assert all(len(set(labels[batch])) == 1 for batch in made.batches())
-    assert made.metadata.metrics["own_share"] == 1
 
 
 def test_the_seed_decides(make):

@@ -8,6 +8,7 @@ from batchplan import InputError
 from batchplan.data import Embeddings
 from batchplan.planners import PLANNERS
 
+from .conftest import batch_of_row
 from .test_contract import AS_BATCHES, check
 
 TAKES = [name for name, planner in PLANNERS.items() if planner.tuples]
@@ -93,12 +94,12 @@ def test_a_mined_positive_of_another_row_is_kept_apart(planner):
     negatives = y[near][:, None]
     options = {"planner": planner, "batch_size": 16, "relative_margin": 0.1}
     made = batchplan.plan(x, y, negatives=negatives, **options)
-    batch = made.first_batch_of_row()
+    batch = batch_of_row(made)
     together = int((batch == batch[near]).sum())
     assert together <= 4  # what swaps could not part
     free = batchplan.plan(x, y, negatives=negatives, planner=planner, batch_size=16, guard=False,
                           **({"refine": 2} if planner == "random" else {}))  # fmt: skip
-    batch = free.first_batch_of_row()
+    batch = batch_of_row(free)
     assert int((batch == batch[near]).sum()) > 20
     found = batchplan.evaluate(free, x, y, negatives=negatives, relative_margin=0.1)
     assert found.guard.mined.broken > 0

@@ -35,8 +35,7 @@ def chain(embeddings: Embeddings, options: ChainOptions, runtime: Runtime) -> Dr
         runtime: threads, memory budget, seed of the spaces and of the first row of each, progress.
 
     Returns:
-        An order of the rows. The plan's metrics are the number of ``spaces``, and the mean
-        ``step_similarity`` of a row and the next one in its chain, None if spaces have one row.
+        An order of the rows.
 
     Raises:
         InputError: no such group column, a zero row under cosine, or products that overflow
@@ -55,13 +54,13 @@ def chain(embeddings: Embeddings, options: ChainOptions, runtime: Runtime) -> Dr
     guard = guard_of(embeddings, options, runtime)
     codes, ceilings = guard.compiled()
 
-    def work(rows: Int64Array) -> tuple[Int64Array, float]:
+    def work(rows: Int64Array) -> Int64Array:
         order = np.argsort(rows)
         start, rows = int(order.argmin()), rows[order]
         similarities = judged = _similarities(embeddings, rows, options.similarity)
         if guard.reference is not None:
             judged = _similarities(guard.reference, rows, options.similarity)
-        along, total = _follow(
+        along = _follow(
             similarities,
             np.ascontiguousarray(similarities.T),
             start,
@@ -70,20 +69,15 @@ def chain(embeddings: Embeddings, options: ChainOptions, runtime: Runtime) -> Dr
             np.take(codes, rows, axis=1) if len(codes) else codes,
             ceilings[rows] if len(ceilings) else ceilings,
         )
-        return rows[along], total
+        taken: Int64Array = rows[along]
+        return taken
 
     with runtime.stage("chain", n) as advance:
-        chains, total = [], 0.0
-        for rows, own in in_order(work, spaces):
+        chains = []
+        for rows in in_order(work, spaces):
             chains.append(rows)
-            total += own
             advance(len(rows))
-    steps = n - count
-    return Draft(
-        rows=np.concatenate(chains),
-        guard=guard,
-        facts={"spaces": count, "step_similarity": total / steps if steps else None},
-    )
+    return Draft(rows=np.concatenate(chains), guard=guard)
 
 
 def _similarities(embeddings: Embeddings, rows: Int64Array, similarity: str) -> NDArray[np.float32]:
@@ -98,7 +92,7 @@ def _similarities(embeddings: Embeddings, rows: Int64Array, similarity: str) -> 
 
 @njit
 def _follow(forward, backward, start, hardness, judged, codes, ceilings):  # type: ignore[no-untyped-def]
-    """Return the chain, int64 (m,), and the sum of the similarities of its steps.
+    """Return the chain, int64 (m,).
 
     Args:
         forward: float32 (m, m), s_ij.
@@ -115,7 +109,7 @@ def _follow(forward, backward, start, hardness, judged, codes, ceilings):  # typ
     m = len(forward)
     order, left = np.empty(m, np.int64), np.arange(m)
     candidates, values = np.empty(m, np.int64), np.empty(m, np.float32)
-    here, place, total = start, start, 0.0
+    here, place = start, start
     for step in range(m):
         order[step] = here
         left[place : m - step - 1] = left[place + 1 : m - step]
@@ -138,9 +132,8 @@ def _follow(forward, backward, start, hardness, judged, codes, ceilings):  # typ
             place = candidates[np.argmax(values[:count])]
         else:
             place = candidates[np.argsort(-values[:count], kind="mergesort")[rank]]
-        total += ahead[here, rest[place]]
         here = rest[place]
-    return order, total
+    return order
 
 
 @njit

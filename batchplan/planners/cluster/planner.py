@@ -36,9 +36,7 @@ def cluster(embeddings: Embeddings, options: ClusterOptions, runtime: Runtime) -
         runtime: device, memory budget, seed of the first centres, progress.
 
     Returns:
-        An order of the rows, cluster after cluster. The plan's metrics are the ``inertia``, the
-        mean squared distance of a row to the centre of its batch; ``unbalanced_inertia``, the same
-        before balancing; and the number of ``iterations``.
+        An order of the rows, cluster after cluster.
 
     Raises:
         InputError: a batch size above N, or a zero row under cosine.
@@ -50,16 +48,14 @@ def cluster(embeddings: Embeddings, options: ClusterOptions, runtime: Runtime) -
     count = -(-n // size)
     centres = _first_centres(points, count, runtime)
     nearest = np.full((n, 1), -1, np.int64)
-    done = 0
     with runtime.stage("k-means", iterations) as advance:
-        for _ in range(iterations):
+        for done in range(iterations):
             before = nearest
             nearest, _distances = _rank(points, centres, 1, runtime)
             if np.array_equal(before, nearest):
                 advance(iterations - done)
                 break
             _move(points, nearest[:, 0], centres)
-            done += 1
             advance(1)
     with runtime.stage("balance"):
         ranked, distances = _rank(points, centres, min(_RANKED, count), runtime)
@@ -69,11 +65,9 @@ def cluster(embeddings: Embeddings, options: ClusterOptions, runtime: Runtime) -
         short = room < size
         margin = distances[:, 1] - distances[:, 0] if count > 1 else distances[:, 0]
         rows = np.argsort(-margin, kind="stable")
-        batch, total = _assign(points, centres, rows, ranked, distances, room)
+        batch = _assign(points, centres, rows, ranked, room)
     order = np.lexsort((np.arange(n), batch, short[batch]))
-    unbalanced = float(distances[:, 0].mean(dtype=np.float64))
-    facts = {"inertia": total / n, "unbalanced_inertia": unbalanced, "iterations": done}
-    return Draft(rows=order, facts=facts)
+    return Draft(rows=order)
 
 
 def _points(embeddings: Embeddings, runtime: Runtime, similarity: str) -> Points:
@@ -161,16 +155,15 @@ def _add(points, nearest, sums):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _assign(points, centres, rows, ranked, distances, room):  # type: ignore[no-untyped-def]
+def _assign(points, centres, rows, ranked, room):  # type: ignore[no-untyped-def]
     """The cluster of each row: in the order of ``rows``, its nearest centre with room."""
     batch = np.empty(len(rows), np.int64)
     left = room.copy()
-    total = 0.0
     for row in rows:
         best, least = -1, np.inf
         for rank in range(ranked.shape[1]):
             if left[ranked[row, rank]] > 0:
-                best, least = ranked[row, rank], distances[row, rank]
+                best = ranked[row, rank]
                 break
         if best < 0:
             for centre in range(len(centres)):
@@ -183,5 +176,4 @@ def _assign(points, centres, rows, ranked, distances, room):  # type: ignore[no-
                         best, least = centre, distance
         batch[row] = best
         left[best] -= 1
-        total += least
-    return batch, total
+    return batch

@@ -48,10 +48,9 @@ def anchor_batches(
         groups: codes (N,), -1 for none. No row gets a negative with the same code.
 
     Returns:
-        Batches that repeat rows. The plan's metric ``substituted`` is the share of negatives that
-        are not the first choice of their anchor. ``tail`` decides about the last N mod A anchors:
-        ``keep`` makes a short batch of them, ``drop`` leaves them out, and ``pad`` fills their
-        batch with the anchors before them.
+        Batches that repeat rows. ``tail`` decides about the last N mod A anchors: ``keep`` makes a
+        short batch of them, ``drop`` leaves them out, and ``pad`` fills their batch with the
+        anchors before them.
     """
     n, size = embeddings.num_rows, options.rows_per_batch
     anchors = runtime.generator().permutation(n)
@@ -63,13 +62,11 @@ def anchor_batches(
         anchors = np.concatenate((anchors[: full * each], anchors[-each:]))
     codes = np.stack(groups) if len(groups) else np.empty((0, n), np.int64)
     with runtime.stage("batches"):
-        rows, sizes, other = _fill(anchors, candidates, codes, each, negatives, size)
-    share = other / (len(anchors) * negatives)
+        rows, sizes = _fill(anchors, candidates, codes, each, negatives, size)
     return Draft(
         rows=rows,
         offsets=np.append(0, np.cumsum(sizes)),
         leftover=bool(left and options.tail != "drop"),
-        facts={"anchors_per_batch": each, "substituted": share},
     )
 
 
@@ -95,7 +92,7 @@ def _fill(anchors, candidates, codes, each, negatives, size):  # type: ignore[no
     rows = np.empty(count * size, np.int64)
     sizes = np.zeros(count, np.int64)
     held = np.full(n, -1, np.int64)  # the last batch that has each row
-    filled = other = 0
+    filled = 0
     for b in range(count):
         own = anchors[b * each : (b + 1) * each]
         start = filled
@@ -110,14 +107,11 @@ def _fill(anchors, candidates, codes, each, negatives, size):  # type: ignore[no
             chosen = _choose(anchor, candidates[anchor], codes, held, b)
             if chosen < 0:
                 continue
-            place = turn % negatives
-            if regular and (place >= candidates.shape[1] or chosen != candidates[anchor, place]):
-                other += 1
             held[chosen] = b
             rows[filled] = chosen
             filled += 1
         sizes[b] = filled - start
-    return rows[:filled], sizes, other
+    return rows[:filled], sizes
 
 
 @njit

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from batchplan.guard.guard import Guard
-    from batchplan.plans.plan import Plan
 
 Facts = Mapping[str, Any]
 
@@ -27,7 +26,7 @@ class Draft:
         leftover: whether the last of these batches stays last when batches are shuffled.
         guard: the guard by which the batches are repaired at the end; None for no repair.
         refined: whether the planner has refined, repaired and shuffled the batches itself.
-        facts: metrics of the plan, or a function that takes the plan and returns them.
+        facts: metrics of the plan.
         stored: options that the plan stores with another value than the run had.
     """
 
@@ -36,7 +35,7 @@ class Draft:
     leftover: bool = False
     guard: Guard | None = None
     refined: bool = False
-    facts: Facts | Callable[[Plan], Facts] = field(default_factory=dict)
+    facts: Facts = field(default_factory=dict)
     stored: Facts = field(default_factory=dict)
 
 

@@ -55,7 +55,7 @@ def finish(
         plan = Plan.from_batches(rows, offsets, batching, num_rows=num_rows, **facts)
     if isinstance(options, PassOptions) and not draft.refined:
         plan = _refined(plan, draft, embeddings, options, runtime)
-    return plan.with_metrics(**(draft.facts(plan) if callable(draft.facts) else draft.facts))
+    return plan.with_metrics(**draft.facts)
 
 
 def finish_table(

@@ -24,8 +24,7 @@ def knn(embeddings: Embeddings, options: KnnOptions, runtime: Runtime) -> Draft:
         runtime: device, memory budget, seed of the random order, progress.
 
     Returns:
-        An order of the rows. The plan's metric ``own_share`` is the share of rows that neighbour
-        the first row of their batch.
+        An order of the rows.
 
     Raises:
         InputError: a batch size above N, or a zero row under cosine.
@@ -37,15 +36,13 @@ def knn(embeddings: Embeddings, options: KnnOptions, runtime: Runtime) -> Draft:
     )
     starts = runtime.generator().permutation(n)
     with runtime.stage("assign"):
-        order, own = fill(nearest.indices, nearest.similarities, starts, options.rows_per_batch)
-    places = n - -(-n // options.rows_per_batch)
-    return Draft(rows=order, facts={"own_share": own / places if places else 1.0})
+        order = fill(nearest.indices, nearest.similarities, starts, options.rows_per_batch)
+    return Draft(rows=order)
 
 
 @njit
 def fill(indices, similarities, starts, batch_size):  # type: ignore[no-untyped-def]
-    """Return the rows, batch after batch, and how many of them neighbour the first row of their
-    batch.
+    """Return the rows, batch after batch.
 
     Args:
         indices, similarities: (N, K) of `batchplan.graph.Neighbors`.
@@ -60,7 +57,7 @@ def fill(indices, similarities, starts, batch_size):  # type: ignore[no-untyped-
     order = np.empty(n, np.int64)
     taken = np.zeros(n, np.bool_)
     place = np.zeros(n, np.int64)  # the first neighbour of each row that may not be taken
-    begin = filled = following = own = 0
+    begin = filled = following = 0
     while filled < n:
         size = filled - begin
         if size == batch_size:
@@ -75,7 +72,6 @@ def fill(indices, similarities, starts, batch_size):  # type: ignore[no-untyped-
                     nearest = similarities[row, place[row]]
                     chosen = indices[row, place[row]]
                 if member == begin:  # neighbours of the first row come before all others
-                    own += 1
                     break
         if chosen < 0:
             while taken[starts[following]]:
@@ -84,4 +80,4 @@ def fill(indices, similarities, starts, batch_size):  # type: ignore[no-untyped-
         order[filled] = chosen
         taken[chosen] = True
         filled += 1
-    return order, own
+    return order

@@ -5,8 +5,6 @@ Graphs", KDD 2023, sections 4 and 5.3, algorithms 1 to 3. Each row is linked to 
 rows of a random sample. A batch has the rows that a walk over these links meets.
 """
 
-from typing import Any
-
 import numpy as np
 
 from batchplan.data import Embeddings
@@ -30,9 +28,8 @@ def rwr(embeddings: Embeddings, options: RwrOptions, runtime: Runtime) -> Draft:
             candidates.
 
     Returns:
-        An order of the rows; or independent batches. The plan's metrics are
-        ``neighbor_similarity``, the mean over the edges of the graph; ``restart``, the probability;
-        and ``jumps`` and ``strays``, see `Walked`.
+        An order of the rows; or independent batches. The plan's metric is ``restart``, the
+        probability.
 
     Raises:
         InputError: options that do not fit the data, or a zero row under cosine.
@@ -48,22 +45,18 @@ def rwr(embeddings: Embeddings, options: RwrOptions, runtime: Runtime) -> Draft:
         similarity=options.similarity,
         guard=guard,
     )
-    facts: dict[str, Any] = {
-        "neighbor_similarity": graph.mean_similarity(),
-        "restart": options.restart_now(),
-    }
+    restart = options.restart_now()
     order = runtime.generator(_STARTS).permutation(n)
     key = runtime.generator(_MOVES).integers(2**64, dtype=np.uint64)
-    restart = facts["restart"] if options.walk == "rwr" else 0.0
-    walker = Walker(graph.indices, order, key, options.walk == "bfs", restart)
+    returning = restart if options.walk == "rwr" else 0.0
+    walker = Walker(graph.indices, order, key, options.walk == "bfs", returning)
     offsets = None
     if options.coverage == "independent":
         count = -(-n // size)
         offsets = size * np.arange(count + 1)
         with runtime.stage("walk", count * size) as advance:
-            walked = independent(walker, size, count, advance)
+            rows = independent(walker, size, count, advance)
     else:
         with runtime.stage("walk", n) as advance:
-            walked = disjoint(walker, size, advance)
-    facts = {"jumps": walked.jumps, "strays": walked.strays, **facts}
-    return Draft(rows=walked.rows, offsets=offsets, guard=guard, facts=facts)
+            rows = disjoint(walker, size, advance)
+    return Draft(rows=rows, offsets=offsets, guard=guard, facts={"restart": restart})

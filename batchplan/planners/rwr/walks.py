@@ -8,7 +8,6 @@ so that independent batches can be made in any order.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,23 +40,8 @@ class Walker(NamedTuple):
     restart: float
 
 
-@dataclass(frozen=True, eq=False)
-class Walked:
-    """The rows that walks collected.
-
-    Attributes:
-        rows: int64 (num_entries,), batch after batch.
-        jumps: how often a walk reached only used rows, and jumped to a neighbour of its batch.
-        strays: how often a batch had no unused neighbour, and took an unrelated row.
-    """
-
-    rows: NDArray[np.int64]
-    jumps: int
-    strays: int
-
-
-def disjoint(walker: Walker, batch_size: int, advance: Callable[[int], None]) -> Walked:
-    """Collect batches one after the other, of rows that are in no earlier batch.
+def disjoint(walker: Walker, batch_size: int, advance: Callable[[int], None]) -> NDArray[np.int64]:
+    """Collect batches one after the other, of rows that are in no earlier batch: int64 (N,).
 
     Args:
         walker: how to collect.
@@ -67,21 +51,21 @@ def disjoint(walker: Walker, batch_size: int, advance: Callable[[int], None]) ->
     n = len(walker.order)
     used, reached = np.zeros(n, np.bool_), np.zeros(n, np.int32)
     rows = np.empty(n, np.int64)
-    tally = np.zeros(2, np.int64)
     step = _AT_ONCE * batch_size
     cursor = 0
     for start in range(0, n, step):
         block = rows[start : start + step]
         first = start // batch_size
-        cursor = _collect(block, batch_size, first, walker, cursor, used, reached, tally)
+        cursor = _collect(block, batch_size, first, walker, cursor, used, reached)
         advance(len(block))
-    return Walked(rows, *tally.tolist())
+    return rows
 
 
 def independent(
     walker: Walker, batch_size: int, num_batches: int, advance: Callable[[int], None]
-) -> Walked:
-    """Collect independent batches, each of distinct rows and with a random start.
+) -> NDArray[np.int64]:
+    """Collect independent batches, each of distinct rows and with a random start: int64 (entries,),
+    batch after batch.
 
     Args:
         walker: how to collect.
@@ -91,27 +75,24 @@ def independent(
     """
     rows = np.empty(num_batches * batch_size, np.int64)
 
-    def work(first: int) -> tuple[int, NDArray[np.int64]]:
+    def work(first: int) -> int:
         block = rows[first * batch_size : (first + _AT_ONCE) * batch_size]
-        tally = np.zeros(2, np.int64)
         used, reached = (np.zeros(len(walker.order), kind) for kind in (np.bool_, np.int32))
-        _collect(block, batch_size, first, walker, -1, used, reached, tally)
-        return len(block), tally
+        _collect(block, batch_size, first, walker, -1, used, reached)
+        return len(block)
 
-    total = np.zeros(2, np.int64)
-    for done, tally in in_order(work, range(0, num_batches, _AT_ONCE)):
-        total += tally
+    for done in in_order(work, range(0, num_batches, _AT_ONCE)):
         advance(done)
-    return Walked(rows, *total.tolist())
+    return rows
 
 
 @njit
-def _collect(rows, size, first, walker, cursor, used, reached, tally):  # type: ignore[no-untyped-def]
-    """Fill ``rows``, batch after batch; ``tally`` counts jumps and strays."""
+def _collect(rows, size, first, walker, cursor, used, reached):  # type: ignore[no-untyped-def]
+    """Fill ``rows``, batch after batch."""
     for begin in range(0, rows.size, size):
         own = stream(walker.key, first + begin // size)
         batch = rows[begin : begin + size]
-        cursor = _grow(batch, walker, own, cursor, used, reached, tally)
+        cursor = _grow(batch, walker, own, cursor, used, reached)
         if cursor < 0:
             used[batch] = False
             reached[batch] = 0
@@ -119,7 +100,7 @@ def _collect(rows, size, first, walker, cursor, used, reached, tally):  # type: 
 
 
 @njit
-def _grow(batch, walker, own, cursor, used, reached, tally):  # type: ignore[no-untyped-def]
+def _grow(batch, walker, own, cursor, used, reached):  # type: ignore[no-untyped-def]
     """Fill a batch (algorithm 3; section 4.2 on breadth first).
 
     If ``cursor`` is below 0, batches are independent and their starts are drawn; else the start is
@@ -140,13 +121,11 @@ def _grow(batch, walker, own, cursor, used, reached, tally):  # type: ignore[no-
             new = here
         else:
             new, front = _nearest_new(batch, front, count, graph, used, reached)
-            tally[0] += new >= 0 and not breadth
         if new < 0:
             drawn = cursor if cursor >= 0 else below(own, draws, order.size)
             draws += cursor < 0
             drawn = _next_new(order, drawn, used)
             cursor = drawn if cursor >= 0 else cursor
-            tally[1] += start >= 0
             start = new = order[drawn]
         batch[count] = here = new
         used[new] = True
