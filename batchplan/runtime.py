@@ -30,7 +30,6 @@ SCRATCH = "temporary file"  # the name of the note that says where one is, and h
 CHOICE = "chose"  # the name of the notes that say what was chosen for the user, and why
 PLANNED = "planned"  # the name of the notes of plans that are made one after the other
 COMMAND = "full command"  # the name of the note that spells the command of what was chosen
-NODES = "seconds by node"  # the name of the note of the seconds of stages on each machine
 
 
 class Observer(Protocol):

@@ -240,7 +240,7 @@ def _run(
 
 def _summary(plan: Any, opened: Opened, output: str, gained: Gain | None) -> dict[str, Any]:
     from batchplan import plans
-    from batchplan.runtime import NODES, peak_device_memory, peak_memory
+    from batchplan.runtime import peak_device_memory, peak_memory
 
     spent = opened.watch.spent()
     size: dict[str, Any]
@@ -253,7 +253,6 @@ def _summary(plan: Any, opened: Opened, output: str, gained: Gain | None) -> dic
         }
     else:
         size = {"num_anchors": len(plan.anchors), "negatives_per_anchor": plan.per_anchor}
-    nodes = opened.watch.notes.get(NODES)
     return {
         "planner": plan.metadata.planner,
         "output": output,
@@ -264,7 +263,6 @@ def _summary(plan: Any, opened: Opened, output: str, gained: Gain | None) -> dic
         **({} if gained is None else {"gain": asdict(gained)}),
         "seconds": {stage: round(taken, 4) for stage, taken in spent.items()},
         "seconds_total": round(sum(spent.values()), 4),
-        **({} if nodes is None else {"seconds_by_node": nodes}),
         "peak_memory_bytes": peak_memory(),
         "peak_device_memory_bytes": peak_device_memory(),
         "fingerprint": opened.data.fingerprint,

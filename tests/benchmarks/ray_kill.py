@@ -23,52 +23,33 @@ ROWS, MEGA_BATCHES = 200_000, 8
 AFTER = 0.3  # of the time that the run without Ray takes, when the worker is killed
 
 
-class Notes:
-    """An observer that counts the mega-batches that were planned again."""
-
-    def __init__(self) -> None:
-        self.again = 0
-        self.seconds: object = None
-
-    def start(self, stage: str, total: int | None) -> None: ...
-
-    def advance(self, stage: str, steps: int) -> None: ...
-
-    def finish(self, stage: str, seconds: float) -> None: ...
-
-    def note(self, name: str, value: object) -> None:
-        self.again += name == "ray"
-        self.seconds = value if name == "seconds by node" else self.seconds
-
-
 def measure(data: Path) -> dict[str, object]:
     """kill -9 of a Ray worker in a run of 200,000 pairs ends in the plan of a single process."""
     with tempfile.TemporaryDirectory() as folder:
         paths = _blends(data, Path(folder))
         embeddings = load_embeddings(*paths)
         seconds, alone = _timed(embeddings, None)
-        notes, killed = Notes(), []
+        killed: list[int] = []
         timer = threading.Timer(AFTER * seconds, lambda: killed.append(_kill_one()))
         timer.daemon = True
         timer.start()
-        on_ray, there = _timed(embeddings, notes)
+        on_ray, there = _timed(embeddings, "local")
         return {
             "rows": ROWS,
             "mega-batches": MEGA_BATCHES,
             "seconds without Ray": seconds,
             "seconds with Ray": on_ray,
             "workers killed": len(killed),
-            "mega-batches planned again": notes.again,
             "the same plan": bool(
                 np.array_equal(alone.rows, there.rows) and alone.metadata == there.metadata
             ),
         }
 
 
-def _timed(embeddings: object, notes: Notes | None) -> tuple[float, Plan]:
+def _timed(embeddings: object, ray: str | None) -> tuple[float, Plan]:
     options = {"mega_batches": MEGA_BATCHES, "batch_size": 64, "device": "cpu"}
     began = time.perf_counter()
-    made = plan(embeddings, observer=notes, ray=None if notes is None else "local", **options)
+    made = plan(embeddings, ray=ray, **options)
     return time.perf_counter() - began, made
 
 

@@ -1,6 +1,5 @@
 """Plans from a Ray cluster are those of a single process, whatever happens to its workers."""
 
-import json
 import os
 import signal
 import subprocess
@@ -90,9 +89,6 @@ def test_mined_negatives(plan_on, tmp_path):
 def test_same_bytes_as_without_ray(plan_on, same, notes):
     same(plan_on("auto", notes))
     assert notes.done == 5
-    (seconds,) = notes["seconds by node"]
-    (stages,) = seconds.values()
-    assert {"read", "neighbors", "refine"} <= stages.keys()
     assert not notes["warning"]
 
 
@@ -111,15 +107,15 @@ def test_parquet(plan_on, same, shards, tmp_path):
     same(plan_on("auto", data=batchplan.load_embeddings(tmp_path / "pairs.parquet")))
 
 
-def test_killed_workers_are_replaced(plan_on, same, before_each, notes, tmp_path):
+def test_killed_workers_are_replaced(plan_on, same, before_each, tmp_path):
     before_each(killer(tmp_path, 2))
-    same(plan_on("auto", notes))
-    assert len(notes["ray"]) == 2
+    same(plan_on("auto"))
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_killed_again_and_again(plan_on, before_each, tmp_path):
     before_each(killer(tmp_path, 1000))
-    with pytest.raises(ResourceError, match=r"^mega-batch [0-4]: 4 workers ended"):
+    with pytest.raises(ResourceError, match=r"^ray: .*worker"):
         plan_on("auto")
 
 
@@ -183,7 +179,6 @@ def test_nodes_come_and_go(plan_on, same, cluster, another_node, before_each, no
     notes.advance = remove
     same(plan_on("auto", notes))
     assert (tmp_path / "begun").exists()
-    assert notes["ray"]
 
 
 def test_mixed_processors_are_told_of(plan_on, another_node, before_each, notes):
@@ -300,19 +295,6 @@ def session_of(session):
     return found
 
 
-def test_json_has_the_seconds_of_each_node(cluster, shards, tmp_path, monkeypatch):
-    from typer.testing import CliRunner
-
-    from batchplan.cli.app import app
-
-    monkeypatch.chdir(tmp_path)
-    x, y = ([str(path) for path in side] for side in shards)
-    pairs = [word for path in y for word in ("--pair", path)]
-    ran = CliRunner().invoke(app, ["partition", *x, *pairs, "-b", "8", "--ray", "auto", "--json"])
-    (stages,) = json.loads(ran.stdout)["seconds_by_node"].values()
-    assert stages["refine"] > 0
-
-
 def test_few_tasks_are_in_flight():
     """Twice as many as the nodes can run, however many mega-batches wait."""
     most, left = 0, set()
@@ -326,8 +308,8 @@ def test_few_tasks_are_in_flight():
     ray = nodes(3, 2)
     ray.get = lambda number: left.remove(number) or number
     ray.wait = lambda running, timeout: (running[-1:], running[:-1])
-    share = ray_cluster._Share(1, 0, 10**9)
-    results = ray_cluster._results(ray, submit, range(50), share, batchplan.Runtime())
+    share = {"CPU": 1, "GPU": 0, "memory": 10**9}
+    results = ray_cluster._results(ray, submit, range(50), share)
     assert {number for number, _ in results} == set(range(50))
     assert most == 10
 
@@ -356,8 +338,8 @@ def test_tasks_share_the_processors(shards, cpus, tasks, each):
     data = batchplan.load_embeddings(*shards)
     problem = to_share(data, 100, "auto")
     share = ray_cluster._share(nodes(*cpus), problem, tasks, batchplan.Runtime())
-    assert share.cpus == each
-    assert share.places(nodes(*cpus).nodes()) >= min(tasks, sum(cpus))
+    assert share["CPU"] == each
+    assert ray_cluster._places(ray_cluster._alive(nodes(*cpus)), share) >= min(tasks, sum(cpus))
 
 
 def test_too_little_memory(shards):

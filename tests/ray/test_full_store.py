@@ -6,8 +6,6 @@ import sys
 import numpy as np
 import pytest
 
-from batchplan.planners.partition import ray_cluster
-
 pytest.importorskip("ray", reason="pip install batchplanner[ray]")
 
 ROWS = 40_000  # whose numbers, in two tasks, are too many to travel without the object store
@@ -50,11 +48,3 @@ def planned(tmp_path, monkeypatch):
 
 def test_what_does_not_fit_is_spilled(planned):
     assert planned() == ["True"]
-
-
-def test_the_errors_of_a_full_store_have_these_names():
-    """How Ray says that the disk is full too; a disk that is full cannot be had at will."""
-    import ray.exceptions
-
-    for name in ray_cluster._FULL:
-        assert issubclass(getattr(ray.exceptions, name), Exception)

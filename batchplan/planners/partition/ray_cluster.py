@@ -1,7 +1,7 @@
 """Plans mega-batches on a Ray cluster, with the same bytes as in this process.
 
 A task is a mega-batch. It names files and rows, and its worker reads these, so no vectors pass
-through this process. A task is tried again if its worker ends, but not if it raises an error.
+through this process. Ray tries a task again if its worker ends, but not if it raises an error.
 """
 
 import logging
@@ -10,10 +10,10 @@ import pickle
 import signal
 import subprocess
 import sys
-from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from tempfile import TemporaryDirectory
 from threading import current_thread, main_thread
 from typing import Any
@@ -23,36 +23,17 @@ from batchplan.errors import InputError, ResourceError
 from batchplan.planners.partition import ray_watcher
 from batchplan.planners.partition.mega_batch import Planned
 from batchplan.planners.partition.problem import Problem
-from batchplan.planners.partition.ray_task import Done, Task
+from batchplan.planners.partition.ray_task import Task
 from batchplan.plans.metadata import library_versions
-from batchplan.runtime import NODES, WARNING, Runtime, format_bytes, usable_processors
+from batchplan.runtime import WARNING, Runtime, format_bytes, usable_processors
 from batchplan.text import without_secrets
 
 _LOCAL = "local"  # the address of a cluster on this machine that ends with the run
-_TRIES = 4  # times that a mega-batch is planned if its workers end
+_RETRIES = 3  # of a mega-batch whose workers end
 _AHEAD = 2  # tasks in flight for each that can run: those that wait make an autoscaler add nodes
 _PATIENCE = 10  # seconds to wait for a result before the nodes are counted again
 _STORE = 100 * 10**6  # bytes of the object store of a local cluster; a task takes 1 MB
 _PROCESS = 700 * 10**6  # bytes of a worker's libraries and kernels
-_FULL = ("ObjectStoreFullError", "OutOfDiskError")  # the names of Ray's errors
-
-
-@dataclass(frozen=True)
-class _Share:
-    """The part of a node that a task takes: CPUs, GPUs, and bytes of memory."""
-
-    cpus: int
-    gpus: int
-    memory: int
-
-    def places(self, nodes: Sequence[dict[str, Any]]) -> int:
-        """How many tasks these nodes run at once."""
-        needs = {"CPU": self.cpus, "GPU": self.gpus, "memory": self.memory}
-        return sum(
-            min(int(node["Resources"].get(name, 0) // need) for name, need in needs.items() if need)
-            for node in nodes
-            if node["Alive"]
-        )
 
 
 def plan_on_ray(
@@ -63,7 +44,7 @@ def plan_on_ray(
     Raises:
         InputError: embeddings that were not read from files; or an error of a worker's files.
         ResourceError: no Ray, no such cluster, nodes too small, other versions on a worker, or a
-            mega-batch whose workers ended `_TRIES` times.
+            mega-batch whose workers ended 1 + `_RETRIES` times.
     """
     embeddings, options = problem.embeddings, problem.options
     if not isinstance(embeddings, Embeddings) or (origin := embeddings.origin) is None:
@@ -77,37 +58,33 @@ def plan_on_ray(
     with _connected(str(options.ray), runtime) as ray:
         share = _share(ray, problem, len(numbers), runtime)
         plan_there = ray.remote(_on_worker()).options(
-            num_cpus=share.cpus, num_gpus=share.gpus, memory=share.memory, max_retries=0
-        )
+            num_cpus=share["CPU"], num_gpus=share["GPU"], memory=share["memory"],
+            max_retries=_RETRIES,
+        )  # fmt: skip
         versions = dict(library_versions())
-        there = replace(runtime, device="cuda" if share.gpus else "cpu", observer=None)
+        there = replace(runtime, device="cuda" if share["GPU"] else "cpu", observer=None)
 
         def submit(number: int) -> Any:
             mega_batch = problem.mega_batches[number]
-            task = Task(origin, reference, mega_batch, options, there, share.cpus)
+            task = Task(origin, reference, mega_batch, options, there, share["CPU"])
             return plan_there.remote(pickle.dumps(task), versions)
 
         with runtime.stage("plan", len(numbers)) as advance:
-            seconds: dict[str, dict[str, float]] = {}
             kinds: set[str] = set()
-            for number, done in _results(ray, submit, numbers, share, runtime):
-                _warn_of_kinds(kinds, done.planned.outcome.arithmetic, runtime)
-                stages = seconds.setdefault(done.node, {})
-                for stage, taken in done.seconds.items():
-                    stages[stage] = round(stages.get(stage, 0.0) + taken, 4)
+            for number, planned in _results(ray, submit, numbers, share):
+                _warn_of_kinds(kinds, planned.outcome.arithmetic, runtime)
                 advance(1)
-                yield number, done.planned
-        runtime.note(NODES, seconds)
+                yield number, planned
 
 
-def _on_worker() -> Callable[[bytes, dict[str, str]], Done]:
+def _on_worker() -> Callable[[bytes, dict[str, str]], Planned]:
     """Return the function that workers run.
 
     Ray sends the code of a function within a function. So a worker whose batchplan lacks this
     module can report it.
     """
 
-    def plan_there(task: bytes, versions: dict[str, str]) -> Done:
+    def plan_there(task: bytes, versions: dict[str, str]) -> Planned:
         import ray
 
         from batchplan.planners.partition.ray_task import work
@@ -118,64 +95,52 @@ def _on_worker() -> Callable[[bytes, dict[str, str]], Done]:
 
 
 def _results(
-    ray: Any,
-    submit: Callable[[int], Any],
-    numbers: Sequence[int],
-    share: _Share,
-    runtime: Runtime,
-) -> Iterator[tuple[int, Done]]:
-    """The result of each mega-batch, in the order in which they are finished. Leaving early cancels
-    those in flight."""
-    waiting, lost = deque(numbers), Counter[int]()
+    ray: Any, submit: Callable[[int], Any], numbers: Sequence[int], share: Mapping[str, int]
+) -> Iterator[tuple[int, Planned]]:
+    """The batches of each mega-batch, in the order in which they are finished. Leaving early
+    cancels those in flight."""
+    waiting = deque(numbers)
     running: dict[Any, int] = {}
     try:
         while waiting or running:
-            places = share.places(ray.nodes())
-            while waiting and len(running) < max(_AHEAD * places, 1):
+            most = max(_AHEAD * _places(_alive(ray), share), 1)
+            while waiting and len(running) < most:
                 number = waiting.popleft()
                 running[submit(number)] = number
             for reference in ray.wait(list(running), timeout=_PATIENCE)[0]:
-                number = running.pop(reference)
-                try:
-                    yield number, ray.get(reference)
-                except ray.exceptions.RayTaskError as error:
-                    if isinstance(error.cause, ImportError):
-                        raise ResourceError(
-                            f"ray: a worker cannot load batchplan ({error.cause}); install the "
-                            "same version on all nodes"
-                        ) from error
-                    raise error.cause from error
-                except ray.exceptions.RayError as error:
-                    if type(error).__name__ in _FULL:
-                        raise
-                    lost[number] += 1
-                    if lost[number] == _TRIES:
-                        raise ResourceError(
-                            f"mega-batch {number}: {_TRIES} workers ended while they planned it "
-                            f"({_first_line(error)}); they may lack memory: make mega-batches "
-                            "smaller (--mega-batch-rows), or look into the logs of Ray"
-                        ) from error
-                    runtime.note(
-                        "ray", f"mega-batch {number}: its worker ended, so it is planned again"
-                    )
-                    waiting.append(number)
-    except Exception as error:
-        if type(error).__name__ in _FULL:
+                yield running.pop(reference), ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, ImportError):
             raise ResourceError(
-                f"ray: the object store of the cluster is full ({_first_line(error)}); end what "
-                "holds objects there, start it with more (ray start --object-store-memory), or "
-                "free the disk of its temporary folder"
+                f"ray: a worker cannot load batchplan ({error.cause}); install the same version on "
+                "all nodes"
             ) from error
-        raise
+        raise error.cause from error
+    except ray.exceptions.RayError as error:
+        raise ResourceError(f"ray: {_first_line(error)}") from error
     finally:
         for reference in running:
             ray.cancel(reference, force=True)
 
 
-def _share(ray: Any, problem: Problem, tasks: int, runtime: Runtime) -> _Share:
-    """The share of each task: the most CPUs with which all tasks run at the same time, else one."""
-    nodes, options = ray.nodes(), problem.options
-    has_gpus = any(node["Resources"].get("GPU") for node in nodes if node["Alive"])
+def _alive(ray: Any) -> list[dict[str, float]]:
+    """The resources of each node."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+def _places(nodes: Sequence[Mapping[str, float]], share: Mapping[str, int]) -> int:
+    """How many tasks that take a share these nodes run at once."""
+    return sum(
+        min(int(node.get(name, 0) // need) for name, need in share.items() if need)
+        for node in nodes
+    )
+
+
+def _share(ray: Any, problem: Problem, tasks: int, runtime: Runtime) -> dict[str, int]:
+    """The CPUs, GPUs and bytes of memory of each task: the most CPUs with which all tasks run at
+    the same time, else one."""
+    nodes, options = _alive(ray), problem.options
+    has_gpus = any(node.get("GPU") for node in nodes)
     if runtime.device.startswith("cuda") and not has_gpus:
         raise ResourceError(
             f"device {runtime.device}: no node of the Ray cluster has a GPU; use --device cpu"
@@ -186,8 +151,8 @@ def _share(ray: Any, problem: Problem, tasks: int, runtime: Runtime) -> _Share:
         if isinstance(vectors, Embeddings):
             row += 8 * vectors.dim * len(vectors.matrices)
     gpus, memory = int(has_gpus and runtime.device != "cpu"), _PROCESS + rows * row
-    share = _Share(1, gpus, memory)
-    if not share.places(nodes):
+    share = {"CPU": 1, "GPU": gpus, "memory": memory}
+    if not _places(nodes, share):
         wish = (
             f"ray: mega-batches of up to {rows:,} rows need a CPU{' and a GPU' * gpus} and "
             f"{format_bytes(memory)} of memory each, and no node has these"
@@ -195,9 +160,9 @@ def _share(ray: Any, problem: Problem, tasks: int, runtime: Runtime) -> _Share:
         if options.ray == _LOCAL:
             raise ResourceError(f"{wish}; make them smaller (--mega-batch-rows)")
         runtime.note(WARNING, f"{wish}; waiting for one")
-    most = int(max((node["Resources"].get("CPU", 0) for node in nodes if node["Alive"]), default=0))
-    shares = [_Share(cpus, gpus, memory) for cpus in range(2, most + 1)]
-    return [share, *(more for more in shares if more.places(nodes) >= tasks)][-1]
+    most = int(max((node.get("CPU", 0) for node in nodes), default=0))
+    shares = [{**share, "CPU": cpus} for cpus in range(most, 1, -1)]
+    return next((more for more in shares if _places(nodes, more) >= tasks), share)
 
 
 def _first_line(error: Exception) -> str:

@@ -1,10 +1,9 @@
-"""The work of a Ray worker: open the files, plan a mega-batch, and return it with its timings."""
+"""The work of a Ray worker: open the files, plan a mega-batch, and return its batches."""
 
 import pickle
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
 import torch
 
@@ -16,7 +15,7 @@ from batchplan.errors import BatchplanError, ResourceError
 from batchplan.planners.partition.mega_batch import MegaBatch, Planned, plan_mega_batch
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.plans.metadata import library_versions
-from batchplan.runtime import Runtime, Stopwatch
+from batchplan.runtime import Runtime
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,21 +37,7 @@ class Task:
     threads: int
 
 
-class Done(NamedTuple):
-    """A mega-batch that a worker has planned.
-
-    Attributes:
-        planned: its batches.
-        node: address of the worker's machine.
-        seconds: by stage.
-    """
-
-    planned: Planned
-    node: str
-    seconds: dict[str, float]
-
-
-def work(task: bytes, versions: Mapping[str, str], node: str) -> Done:
+def work(task: bytes, versions: Mapping[str, str], node: str) -> Planned:
     """Plan the mega-batch of a pickled `Task`.
 
     The task is unpickled only if all libraries have the versions of the process that sent it.
@@ -72,23 +57,18 @@ def work(task: bytes, versions: Mapping[str, str], node: str) -> Done:
             "versions on all nodes"
         )
     try:
-        return _work(pickle.loads(task), node)
+        return _work(pickle.loads(task))
     except BatchplanError as error:
         raise type(error)(f"node {node}: {error}") from error
 
 
-def _work(task: Task, node: str) -> Done:
+def _work(task: Task) -> Planned:
     torch.set_num_threads(task.threads)
-    stages = Stopwatch()
-    runtime = replace(task.runtime, observer=stages)
-    with runtime.stage("read"):
-        rows = task.mega_batch.rows
-        embeddings = Embeddings.gathered(_sides(task.origin), rows)
-        reference = None
-        if task.reference is not None:
-            reference = Embeddings.gathered(_sides(task.reference), rows)
-    planned = plan_mega_batch(embeddings, task.mega_batch, task.options, runtime, reference)
-    return Done(planned, node, stages.seconds)
+    rows, reference = task.mega_batch.rows, None
+    embeddings = Embeddings.gathered(_sides(task.origin), rows)
+    if task.reference is not None:
+        reference = Embeddings.gathered(_sides(task.reference), rows)
+    return plan_mega_batch(embeddings, task.mega_batch, task.options, task.runtime, reference)
 
 
 @lru_cache(maxsize=2)  # the data and a reference
