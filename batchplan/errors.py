@@ -29,4 +29,4 @@ class MissingPackageError(ResourceError, ModuleNotFoundError):
 
 
 class OutputError(BatchplanError, OSError):
-    """The output could not be written; existing files are unchanged."""
+    """The output could not be written; the message says what became of existing files."""

@@ -17,7 +17,7 @@ from batchplan.comparison.children import Cost
 from batchplan.comparison.settings import Setting, result_paths
 from batchplan.data import Embeddings, load_labels
 from batchplan.errors import InputError
-from batchplan.files.atomic import write_files
+from batchplan.files.atomic import make_folder, write_files
 from batchplan.files.documents import parse_json
 from batchplan.files.inputs import check_not_input, files_behind
 from batchplan.files.reading import open_regular, read_regular, readable
@@ -137,7 +137,8 @@ def keep_result(
     text = json.dumps(document, indent=2, allow_nan=False).encode() + b"\n"
 
     kept, record = result_paths(folder, setting)
-    write_files({record: text, kept: plan.read_bytes()}, folder=folder)
+    make_folder(folder)
+    write_files({record: text, kept: plan.read_bytes()})
 
 
 def _read(record: Path) -> dict[str, Any]:

@@ -78,14 +78,8 @@ def read_regular(path: Path | str, most: int, what: str) -> bytes:
         InputError: as `open_regular`, or a larger file.
         ResourceError: the system is out of file handles.
     """
-    with open_regular(path, what) as stream:
-        return read_all(stream, path, most, what)
-
-
-def read_all(stream: BufferedReader, path: Path | str, most: int, what: str) -> bytes:
-    """Return the content of an open file; arguments and errors as `read_regular`."""
     content = bytearray()
-    with readable(path):
+    with open_regular(path, what) as stream, readable(path):
         while len(content) <= most and (chunk := stream.read(_CHUNK)):
             content += chunk
     if len(content) > most:

@@ -237,7 +237,7 @@ class Plan:
 
         Raises:
             InputError: the path cannot be used (see `check_output`), or ids do not fit the data.
-            OutputError: writing failed; existing files are unchanged.
+            OutputError: writing failed; the message says what became of existing files.
         """
         parts = self.rows, self.batch_offsets, self.metadata
         write_plan(parts, path, force=force, ids=ids, inputs=inputs)

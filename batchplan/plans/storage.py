@@ -1,17 +1,15 @@
 """Saves plans with their metadata, and reads them back.
 
-A format with a sidecar has two files, which cannot be replaced at once: a save puts the sidecar in
-place first, then the rows. If a process is killed in between, the old rows, or none, are next to
-the new sidecar, and the old sidecar is at `atomic.older_path`. The digest in a sidecar says which
-rows it belongs to. So loading takes the sidecar that fits, also while a save is running, and the
-next save after a kill restores the old sidecar first.
+A format with a sidecar has two files, which cannot be replaced at once: a save renames the new
+sidecar, then the new rows. The digest in a sidecar says which rows it belongs to. If a load finds
+another digest, a save may be between its two renames, so the load reads both files again.
 """
 
 import hashlib
 import os
 import sys
+import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,12 +18,11 @@ import numpy as np
 
 from batchplan.errors import InputError, OutputError
 from batchplan.extras import missing_told
-from batchplan.files.atomic import is_older, older_path, output_errors, remove, write_files
+from batchplan.files.atomic import write_files
 from batchplan.files.inputs import PathLike
-from batchplan.files.locks import folders_locked
 from batchplan.files.reading import open_regular
 from batchplan.files.remote import no_url
-from batchplan.files.sidecar import opened_with_sidecars, sidecar_path
+from batchplan.files.sidecar import read_sidecar, sidecar_path
 from batchplan.plans.formats import format_of, txt
 from batchplan.plans.formats.contents import (
     Contents,
@@ -51,14 +48,10 @@ from batchplan.typing import Int64Array
 
 _NO_SIZE = "leave it out, or choose the plan for it"
 _OTHER_DATA = "give the data it was made for, or plan again"
-
+_PAUSES = (0.01, 0.02, 0.04, 0.08, 0.0)  # seconds; a save renames its two files at once
 
 Parts = tuple[Int64Array, Int64Array, PlanMetadata]
 """The rows, the batch offsets and the metadata of a plan."""
-
-
-class ForeignMetadataError(InputError):
-    """The metadata belong to other rows or batches."""
 
 
 @missing_told()
@@ -80,7 +73,6 @@ def write_plan(
     contents = Contents(rows, offsets, document, ids)
     if not form.sidecar:
         return write_files({path: lambda stream: form.write(stream, contents)})
-    _finish_killed_save(path, form)
     sidecar = document_bytes(document, indent=2) + b"\n"
     write_files({sidecar_path(path): sidecar, path: lambda stream: form.write(stream, contents)})
 
@@ -105,44 +97,44 @@ def _write_stdout(contents: Contents) -> None:
 def read_plan(path: PathLike, *, batch_size: int | None, num_rows: int | None) -> Parts:
     """Read and check a plan; arguments and errors as `Plan.load`."""
     path = no_url(path)
-    contents, sidecars = _read(path, format_of(path))
-    foreign: ForeignMetadataError | None = None
-    for home, text in sidecars.items():
-        try:
-            return _parts(_described(contents, home, text), path, home, batch_size, num_rows)
-        except ForeignMetadataError as error:
-            foreign = foreign or error
-    if foreign:
-        raise foreign
-    return _parts(contents, path, path, batch_size, num_rows)
+    form = format_of(path)
+    home = str(sidecar_path(path) if form.sidecar else path)
+    for pause in _PAUSES if form.sidecar else (0.0,):
+        contents = _read(path, form)
+        if contents.document is None:
+            return _without_metadata(contents, str(path), batch_size, num_rows)
+        metadata, offsets, digest = _described(contents, contents.document, home)
+        if batches_digest(contents.rows, offsets) == digest:
+            break
+        time.sleep(pause)
+    else:
+        raise InputError(
+            f"{home}: the metadata belong to other rows or batches (the digest differs): a save "
+            "was cut short or a file was edited; plan again, or delete the metadata to load the "
+            "rows alone"
+        )
+    _require("batch size", batch_size, metadata.batch_size, home, _NO_SIZE)
+    _require("number of rows", num_rows, metadata.num_rows, home, _OTHER_DATA)
+    check_parts(contents.rows, offsets, metadata, str(path))
+    return contents.rows, offsets, metadata
 
 
-def _read(path: Path, form: PlanFormat) -> tuple[Contents, dict[Path, bytes]]:
-    """Return the contents of a plan, and its sidecars as `opened_with_sidecars` returns them."""
+def _read(path: Path, form: PlanFormat) -> Contents:
+    """Return the contents of a plan, with the metadata of its sidecar."""
     if not path.is_file():
         problem = "is not a regular file" if path.exists() else "does not exist"
         raise InputError(f"{path}: {problem}; give the path of a plan")
     try:
-        if form.sidecar:
-            with opened_with_sidecars(path) as (stream, sidecars):
-                return form.read(stream, path), sidecars
         with open_regular(path, "a plan") as stream:
-            return form.read(stream, path), {}
+            # Read after the rows are opened: a save renames the sidecar first, so that of new rows
+            # is there.
+            text = read_sidecar(path, os.fstat(stream.fileno()).st_size) if form.sidecar else None
+            contents = form.read(stream, path)
     except OSError as error:
         raise InputError(f"{path}: could not be read ({error.strerror or error})") from error
-
-
-def _parts(
-    contents: Contents, path: Path, home: Path, batch_size: int | None, num_rows: int | None
-) -> Parts:
-    """Check the contents of a plan; ``home`` is the file of the metadata, if there are any."""
-    if contents.document is None:
-        return _without_metadata(contents, str(path), batch_size, num_rows)
-    rows, offsets, metadata = _with_metadata(contents, contents.document, str(home))
-    _require("batch size", batch_size, metadata.batch_size, str(home), _NO_SIZE)
-    _require("number of rows", num_rows, metadata.num_rows, str(home), _OTHER_DATA)
-    check_parts(rows, offsets, metadata, str(path))
-    return rows, offsets, metadata
+    if text is None:
+        return contents
+    return replace(contents, document=parse_document(text, str(sidecar_path(path))))
 
 
 def batches_digest(rows: Int64Array, offsets: Int64Array) -> str:
@@ -153,45 +145,10 @@ def batches_digest(rows: Int64Array, offsets: Int64Array) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
-def _described(contents: Contents, sidecar: Path, text: bytes) -> Contents:
-    """Return the contents of a plan with the metadata in the text of a sidecar. If an older sidecar
-    is empty, the plan had no metadata."""
-    if not text and is_older(sidecar):
-        return contents
-    return replace(contents, document=parse_document(text, str(sidecar)))
-
-
-def _finish_killed_save(path: Path, form: PlanFormat) -> None:
-    """After a save that was killed between its two files, restore the sidecar of the rows."""
-    sidecar = sidecar_path(path)
-    older = older_path(sidecar)
-    if not older.exists():
-        return
-    with folders_locked([older.parent]) as alone, output_errors(sidecar):
-        if not alone or not older.exists():  # a save is running, or has just ended
-            return
-        if not path.exists() or _fitting(path, form) == older:
-            if older.stat().st_size:
-                os.replace(older, sidecar)
-            else:
-                sidecar.unlink(missing_ok=True)
-        remove(older)
-
-
-def _fitting(path: Path, form: PlanFormat) -> Path | None:
-    """The sidecar of the rows of a plan; None if there is none, or if a file cannot be read, since
-    the next save replaces both."""
-    with suppress(InputError):
-        contents, sidecars = _read(path, form)
-        for home, text in sidecars.items():
-            with suppress(ForeignMetadataError):
-                document = _described(contents, home, text).document
-                if document is None or _with_metadata(contents, document, ""):
-                    return home
-    return None
-
-
-def _with_metadata(contents: Contents, document: Document, where: str) -> Parts:
+def _described(
+    contents: Contents, document: Document, where: str
+) -> tuple[PlanMetadata, Int64Array, str]:
+    """Return the metadata, the batch offsets and the digest of a plan by its metadata."""
     metadata = PlanMetadata.from_dict(document, where=where)
     offsets = contents.batch_offsets
     if offsets is None:
@@ -204,16 +161,10 @@ def _with_metadata(contents: Contents, document: Document, where: str) -> Parts:
                     "again"
                 )
             offsets = listed
-    expected = document.get("digest")
-    if not isinstance(expected, str):
+    digest = document.get("digest")
+    if not isinstance(digest, str):
         raise InputError(f"{where}: metadata without digest; write the plan again")
-    if batches_digest(contents.rows, offsets) != expected:
-        raise ForeignMetadataError(
-            f"{where}: the metadata belong to other rows or batches (the digest differs): a save "
-            "was cut short or a file was edited; plan again, or delete the metadata to load the "
-            "rows alone"
-        )
-    return contents.rows, offsets, metadata
+    return metadata, offsets, digest
 
 
 def _without_metadata(

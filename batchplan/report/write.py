@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from batchplan.data import Embeddings
 from batchplan.errors import InputError
-from batchplan.files.atomic import write_files
+from batchplan.files.atomic import make_folder, write_files
 from batchplan.files.inputs import PathLike, check_not_input
 from batchplan.files.remote import no_url
 from batchplan.keywords import EvaluationKeywords
@@ -76,7 +76,7 @@ def write_report(
         InputError: another number of plans, plans of other data or of different batch sizes, an
             output that cannot be used, or as `batchplan.quality.evaluate`.
         ResourceError: as `batchplan.quality.evaluate`.
-        OutputError: writing failed; existing files are unchanged.
+        OutputError: writing failed; the message says what became of existing files.
     """
     check_report_output(output, png, force=force, inputs=inputs)
     runtime = Runtime.of(device, memory, seed, observer)
@@ -90,7 +90,9 @@ def write_report(
     for path in filter(os.path.lexists, files):  # a picture may be a folder, or a link to an input
         check_file(path, force, inputs)
     with runtime.stage("write"):
-        write_files(files, folder=None if png is None else Path(png))
+        if png is not None:
+            make_folder(Path(png))
+        write_files(files)
     return contents
 
 

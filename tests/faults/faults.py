@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import builtins
 import errno
-import fcntl
 import io
 import os
 import signal
@@ -18,7 +17,7 @@ from typing import Any
 
 import pytest
 
-OPERATIONS = ("open", "write", "fsync", "fchmod", "flock", "replace", "link", "unlink", "mkdir")
+OPERATIONS = ("open", "write", "fsync", "fchmod", "replace", "unlink", "mkdir")
 KILLED = 99  # status of a process that ended in the middle of an operation
 
 
@@ -74,10 +73,9 @@ class Injector:
         self._fault = Fault("short")
         self.seen = 0
         self.fired = 0
-        for name in ("fsync", "fchmod", "replace", "link", "unlink", "mkdir"):
+        for name in ("fsync", "fchmod", "replace", "unlink", "mkdir"):
             monkeypatch.setattr(os, name, self._failing(name, getattr(os, name)))
         monkeypatch.setattr(os, "open", self._failing("open", os.open))
-        monkeypatch.setattr(fcntl, "flock", self._failing("flock", fcntl.flock))
         monkeypatch.setattr(builtins, "open", self._open_function(builtins.open))
 
     def arm(self, operation: str, nth: int, fault: Fault) -> None:

@@ -67,4 +67,3 @@ def test_a_killed_run_goes_on(data, done):
     for suffix in ("", ".json"):
         whole, resumed = (data / f"{name}.npy{suffix}" for name in ("whole", "resumed"))
         assert whole.read_bytes() == resumed.read_bytes()
-    assert not [path for path in kept.iterdir() if path.name.startswith(".")]

@@ -9,7 +9,7 @@ from typing import Any
 
 from batchplan.comparison.children import Cost
 from batchplan.comparison.results import keep_result
-from batchplan.files.atomic import write_files
+from batchplan.files.atomic import make_folder, write_files
 
 
 def save(contents: Sequence[Any], path: str, ids: Any, one: int) -> None:
@@ -18,7 +18,8 @@ def save(contents: Sequence[Any], path: str, ids: Any, one: int) -> None:
 
 
 def write_report(contents: Sequence[dict[Any, bytes]], one: int) -> None:
-    write_files(contents[one], folder=Path("pictures"))
+    make_folder(Path("pictures"))
+    write_files(contents[one])
 
 
 def write_check(contents: Sequence[dict[Any, bytes]], one: int) -> None:

@@ -13,7 +13,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from batchplan.errors import InputError
-from batchplan.files.atomic import output_errors, write_files
+from batchplan.files.atomic import make_folder, write_files
 from batchplan.files.remote import no_url
 from batchplan.options import recorded
 from batchplan.planners.partition.mega_batch import MegaBatch, Outcome, Planned
@@ -29,8 +29,7 @@ def kept_files(problem: Problem, runtime: Runtime) -> Iterator[Path]:
         OutputError: it cannot be made.
     """
     folder = no_url(str(problem.options.resume))
-    with output_errors(folder):
-        folder.mkdir(exist_ok=True)
+    make_folder(folder)
     run = {"data": problem.embeddings.fingerprint, "seed": runtime.seed}
     run |= {**recorded(problem.options), **problem.stored, **library_versions()}
     for mega_batch in problem.mega_batches:
