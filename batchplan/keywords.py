@@ -24,7 +24,6 @@ class DataKeywords(RuntimeKeywords, total=False):
     """What the data are, see `batchplan.plan`."""
 
     negatives: object
-    cast: bool
 
 
 class SimilarityKeywords(TypedDict, total=False):

@@ -96,7 +96,6 @@ class HostSession:
         None, "Column of row ids.  [default: id, if there is one]", kind="column"
     )
     single: bool = option(False, "Read one matrix: each row is its own positive.", "--single")
-    cast: bool = option(False, "Accept float64, rounded to float32.", "--cast")
     seed: int = option(0, "Random seed.", ge=0)
     memory: str | None = MEMORY
     quiet: bool = QUIET
@@ -115,7 +114,6 @@ class HostSession:
             "pair": self.pair or None,
             "single": self.single,
             "negatives": "none" if self.negatives == ["none"] else self.negatives or None,
-            "cast": self.cast,
             **{name: getattr(self, name) for name in ("x_column", "y_column", "id_column")},
         }
 

@@ -21,7 +21,7 @@ _PANELS = {
     ),
     "Devices": ("world_size", "scope", "device", "memory", "ray"),
     "Sources": (
-        "x_column", "y_column", "id_column", "single", "cast", "source_column", "source_mix",
+        "x_column", "y_column", "id_column", "single", "source_column", "source_mix",
     ),
 }  # fmt: skip
 

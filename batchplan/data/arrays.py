@@ -52,7 +52,7 @@ class ArrayFormat:
     read_header: Callable[[BinaryIO, ShardPath], ArrayHeader]
 
     def sources(
-        self, paths: Sequence[ShardPath], sides: Sequence[str], wanted: Wanted, cast: bool
+        self, paths: Sequence[ShardPath], sides: Sequence[str], wanted: Wanted
     ) -> list[ArraySource]:
         """Read the headers of these files, and return the source of one side.
 
@@ -62,7 +62,7 @@ class ArrayFormat:
         if len(sides) == 1:  # the ids may be those of the other side
             wanted = Wanted(wanted.x, wanted.y)
         wanted.refuse(str(paths[0]))
-        return [ArraySource(of_each(self._open, paths), sides[0], cast)]
+        return [ArraySource(of_each(self._open, paths), sides[0])]
 
     def _open(self, path: ShardPath) -> _Shard:
         """Return the checked header of one file."""
@@ -100,7 +100,7 @@ class _Shard:
 
     def __init__(self, path: ShardPath, header: ArrayHeader, file: BinaryIO, size: int) -> None:
         shape, self.dtype, offset = header.shape, header.dtype, file.tell()
-        stored_dtype(self.dtype, True, str(path))
+        stored_dtype(self.dtype, str(path))
         if len(shape) != 2:
             hints = {0: "a single number is not a matrix", 1: "stack the vectors with np.stack"}
             hint = hints.get(len(shape), "reshape to (rows, dimensions)")
@@ -168,7 +168,7 @@ class ArraySource:
     """One side in files of one matrix each.
 
     C-ordered float16, bfloat16 and float32 of the native byte order are mapped, or copied if they
-    are remote. Fortran order, other byte orders, float64 (with ``cast``) and unaligned data are
+    are remote. Fortran order, other byte orders, float64 and unaligned data are
     converted once, rather than again for every tile.
 
     Attributes:
@@ -184,12 +184,12 @@ class ArraySource:
 
     id = None
 
-    def __init__(self, shards: Sequence[_Shard], side: str, cast: bool) -> None:
+    def __init__(self, shards: Sequence[_Shard], side: str) -> None:
         self._shards, self._side, self.sides = shards, side, (side,)
         first = shards[0]
-        self._dtype = stored_dtype(first.dtype, cast, str(first.path))
+        self._dtype = stored_dtype(first.dtype, str(first.path))
         for shard in shards[1:]:
-            dtype = stored_dtype(shard.dtype, cast, str(shard.path))
+            dtype = stored_dtype(shard.dtype, str(shard.path))
             if (shard.dim, dtype) != (first.dim, self._dtype):
                 raise InputError(
                     f"{shard.path}: got {shard.dim} dimensions of {dtype}, expected {first.dim} "

@@ -13,24 +13,17 @@ BFLOAT16 = np.dtype([("bfloat16", "<u2")])
 _KINDS = {"b": "booleans", "i": "integers", "u": "integers", "c": "complex numbers"}
 
 
-def stored_dtype(dtype: np.dtype[Any], cast: bool, where: str) -> np.dtype[Any]:
+def stored_dtype(dtype: np.dtype[Any], where: str) -> np.dtype[Any]:
     """Return the native dtype in which values of ``dtype`` are stored: float16 or float32, which
-    can hold every bfloat16.
+    can hold every bfloat16, and to which float64 is rounded.
 
     Raises:
-        InputError: another dtype, or float64 without ``cast``; the message begins with ``where``.
+        InputError: another dtype; the message begins with ``where``.
     """
-    if dtype == BFLOAT16:
+    if dtype == BFLOAT16 or (dtype.kind == "f" and dtype.itemsize == 8):
         return np.dtype(np.float32)
     if dtype.kind == "f" and dtype.itemsize in (2, 4):
         return dtype.newbyteorder("=")
-    if dtype.kind == "f" and dtype.itemsize == 8:
-        if cast:
-            return np.dtype(np.float32)
-        raise InputError(
-            f"{where}: got float64, expected float16 or float32; "
-            "pass cast=True (--cast) to round it to float32, or save it as float32"
-        )
     if dtype.hasobject:
         raise InputError(
             f"{where}: got Python objects (dtype object), which are never unpickled; expected "

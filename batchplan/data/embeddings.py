@@ -82,7 +82,7 @@ class Embeddings:
 
     @classmethod
     def from_arrays(
-        cls, x: Any, y: Any = None, *, negatives: Any = None, ids: Any = None, cast: bool = False
+        cls, x: Any, y: Any = None, *, negatives: Any = None, ids: Any = None
     ) -> Embeddings:
         """Make embeddings of arrays in memory, with the same checks as files.
 
@@ -90,23 +90,22 @@ class Embeddings:
             x: (N, d) float16, bfloat16 or float32: an array; a torch tensor on any device; a column
                 of lists of one length of pyarrow, polars, pandas or `datasets`; or anything else
                 that np.asarray takes. C-ordered native numbers in main memory are not copied, so
-                do not change them afterwards.
+                do not change them afterwards. float64 is rounded to float32.
             y: the other side, of the same shape; None if there is only one matrix.
             negatives: mined negatives of each row: an (N, k, d) array, k values as ``x``, or N
                 arrays (k_i, d) if rows have different numbers of them. A row of zeros is a missing
                 negative.
             ids: N different integers or strings.
-            cast: round float64 to float32.
 
         Raises:
             InputError: another shape, dtype or number of rows; ragged or null rows; NaN or Inf;
                 null or duplicate ids.
         """
-        sides = [side_of("x", x, cast)]
+        sides = [side_of("x", x)]
         if y is not None:
-            sides.append(side_of("y", y, cast))
+            sides.append(side_of("y", y))
         if negatives is not None:
-            sides += negative_sides(negatives, *sides[0].matrix.shape, cast)
+            sides += negative_sides(negatives, *sides[0].matrix.shape)
         check_shapes([(side.name, *side.matrix.shape) for side in sides])
         if ids is not None:
             from batchplan.data.ids import ids_from
@@ -115,11 +114,11 @@ class Embeddings:
         return cls.from_sides(sides, ids, lambda _rows: None)
 
     @classmethod
-    def of(cls, x: Any, y: Any = None, *, negatives: Any = None, cast: bool = False) -> Embeddings:
+    def of(cls, x: Any, y: Any = None, *, negatives: Any = None) -> Embeddings:
         """Return the embeddings ``x``, or those of arrays; arguments and errors as
         `from_arrays`."""
         if not isinstance(x, cls):
-            return cls.from_arrays(x, y, negatives=negatives, cast=cast)
+            return cls.from_arrays(x, y, negatives=negatives)
         for name, value in (("y", y), ("negatives", negatives)):
             if value is not None:
                 raise InputError(
@@ -167,7 +166,7 @@ class Embeddings:
     def gathered(cls, sides: Sequence[Side], rows: Int64Array) -> Embeddings:
         """Return the given rows (n,) of the sides that `from_sides` takes, as `take` returns
         them."""
-        taken = [side_of(side.name, side.matrix.take(rows), False) for side in sides]
+        taken = [side_of(side.name, side.matrix.take(rows)) for side in sides]
         return cls.from_sides(taken, None, lambda _rows: None)
 
     def require_similarities(self, similarity: str) -> None:

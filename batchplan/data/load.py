@@ -46,7 +46,6 @@ def load_embeddings(
     y_column: str | None = None,
     id_column: str | None = None,
     single: bool = False,
-    cast: bool = False,
     memory: int | str | None = None,
     observer: Observer | None = None,
 ) -> Embeddings:
@@ -68,7 +67,6 @@ def load_embeddings(
         id_column: the column of row ids, by default ``id`` if it exists; an empty name reads none.
         single: whether each row of one matrix is its own positive. Without it, several paths of one
             matrix are refused: they may be the two sides of pairs.
-        cast: round float64 to float32, which is otherwise refused.
         memory, observer: see `Runtime`.
 
     Raises:
@@ -81,10 +79,10 @@ def load_embeddings(
     """
     wanted = Wanted(x_column, y_column, id_column, not _unwanted(negatives))
     if in_memory(paths) or in_memory(pair):
-        return _from_arrays(paths, pair, negatives, wanted, cast)
-    runtime, files = Runtime.of(memory=memory, observer=observer), _files(paths, pair, negatives)
-    origin = Origin.of(*files, wanted, cast)  # before the files are opened
-    sources, rows, alone = _checked(paths, files, wanted, single, cast)
+        return _from_arrays(paths, pair, negatives, wanted)
+    runtime = Runtime.of(memory=memory, observer=observer)
+    origin = Origin.of(*_files(paths, pair, negatives), wanted)  # before the files are opened
+    sources, rows, alone = _checked(paths, origin, single)
     allocate = _where_they_fit(sources, runtime)
     # Rows that are decoded or converted are counted again when they are checked.
     with runtime.stage("read", sum(rows) + sum(source.work for source in sources)) as advance:
@@ -95,7 +93,7 @@ def load_embeddings(
         warnings.warn(alone, stacklevel=3)  # above the decorator
     elif alone:
         runtime.note(WARNING, alone)
-    return replace(data, origin=origin)
+    return replace(data, origin=origin.absolute())
 
 
 def check_headers(
@@ -107,7 +105,6 @@ def check_headers(
     y_column: str | None = None,
     id_column: str | None = None,
     single: bool = False,
-    cast: bool = False,
 ) -> None:
     """Check names and headers of files as `load_embeddings` does, without reading values.
 
@@ -115,7 +112,7 @@ def check_headers(
         InputError: as `load_embeddings`.
     """
     wanted = Wanted(x_column, y_column, id_column, not _unwanted(negatives))
-    _checked(paths, _files(paths, pair, negatives), wanted, single, cast)
+    _checked(paths, Origin.of(*_files(paths, pair, negatives), wanted), single)
 
 
 def open_again(origin: Origin) -> list[Side]:
@@ -129,21 +126,21 @@ def open_again(origin: Origin) -> list[Side]:
         ResourceError: the disk of temporary files has no room.
     """
     origin.require_same()
-    sources = _open(origin.x, origin.y, origin.negatives, origin.wanted, origin.cast)
+    sources = _open(origin)
     require_disk(sum(source.kept for source in sources), "the embeddings")
     return numbered(
         side for source in sources for side in source.read(lambda _rows: None, scratch_array)[0]
     )
 
 
-def _from_arrays(paths: Any, pair: Any, negatives: Any, wanted: Wanted, cast: bool) -> Embeddings:
+def _from_arrays(paths: Any, pair: Any, negatives: Any, wanted: Wanted) -> Embeddings:
     if not in_memory(paths) or not (pair is None or in_memory(pair)):
         raise InputError(
             "paths and pair: got an array and a path, expected two arrays or two paths"
         )
     wanted.refuse("arrays")
     negatives = None if _unwanted(negatives) else negatives
-    return Embeddings.from_arrays(paths, pair, negatives=negatives, cast=cast)
+    return Embeddings.from_arrays(paths, pair, negatives=negatives)
 
 
 def _unwanted(negatives: Any) -> bool:
@@ -174,19 +171,18 @@ def numbered(sides: Iterable[Side]) -> list[Side]:
 
 
 def _checked(
-    paths: Any, files: Files, wanted: Wanted, single: bool, cast: bool
+    paths: Any, origin: Origin, single: bool
 ) -> tuple[list[ArraySource | TableSource], list[int], str]:
     """Read and check the headers of files.
 
     Returns:
         The sources; the rows of each side; and the warning of `_alone`.
     """
-    sources = _open(*files, wanted, cast)
-    alone = _alone(paths, sources, wanted, single)
-    x_files, y_files, _ = files
-    if x_files == y_files and isinstance(format_of(x_files[0]), ArrayFormat):
+    sources = _open(origin)
+    alone = _alone(paths, sources, origin.wanted, single)
+    if origin.x == origin.y and isinstance(format_of(origin.x[0]), ArrayFormat):
         raise InputError(
-            f"{x_files[0]}: got the same files for both sides, whose rows would be their own "
+            f"{origin.x[0]}: got the same files for both sides, whose rows would be their own "
             "positives, expected pairs; name the files of the other side as the pair (--pair), or "
             "pass single=True (--single) without a pair"
         )
@@ -199,30 +195,25 @@ def _checked(
     return sources, [rows for _, rows, _ in shapes], alone
 
 
-def _open(
-    x_files: Sequence[ShardPath],
-    y_files: Sequence[ShardPath],
-    negatives: Sequence[Sequence[ShardPath]],
-    wanted: Wanted,
-    cast: bool,
-) -> list[ArraySource | TableSource]:
+def _open(origin: Origin) -> list[ArraySource | TableSource]:
     """Read the headers: a source that may have both sides and negatives, or one for each side, and
     those of other negatives."""
-    own = replace(wanted, negatives=wanted.negatives and not negatives)
+    wanted = origin.wanted
+    own = replace(wanted, negatives=wanted.negatives and not origin.negatives)
     opening: list[tuple[Sequence[ShardPath], tuple[str, ...], Wanted]]
-    opening = [(x_files, ("x", "y"), own)]
-    if y_files:
+    opening = [(origin.x, ("x", "y"), own)]
+    if origin.y:
         opening = [
-            (x_files, ("x",), Wanted(x=wanted.x, id=wanted.id)),
-            (y_files, ("y",), Wanted(y=wanted.y, id=wanted.id)),
+            (origin.x, ("x",), Wanted(x=wanted.x, id=wanted.id)),
+            (origin.y, ("y",), Wanted(y=wanted.y, id=wanted.id)),
         ]
-    opening += [(files, ("negatives",), Wanted(id="")) for files in negatives]
+    opening += [(files, ("negatives",), Wanted(id="")) for files in origin.negatives]
     sources: list[ArraySource | TableSource] = []
     for files, sides, columns in opening:
-        sources += format_of(files[0]).sources(files, sides, columns, cast)
-    if y_files and wanted.id and not any(source.id for source in sources):
+        sources += format_of(files[0]).sources(files, sides, columns)
+    if origin.y and wanted.id and not any(source.id for source in sources):
         raise InputError(
-            f"id column {wanted.id!r}: neither {x_files[0]} nor {y_files[0]} has this column; "
+            f"id column {wanted.id!r}: neither {origin.x[0]} nor {origin.y[0]} has this column; "
             "name a column of one of them, or leave it out"
         )
     return sources

@@ -40,7 +40,7 @@ class RowMatrix:
             segment.flags.writeable = False
         self._starts = list(accumulate(map(len, self._segments), initial=0))
         self.shape: tuple[int, int] = (self._starts[-1], self._segments[0].shape[1])
-        self.dtype = stored_dtype(self._segments[0].dtype, False, "segment")
+        self.dtype = stored_dtype(self._segments[0].dtype, "segment")
 
     def __len__(self) -> int:
         return self.shape[0]

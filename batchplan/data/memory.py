@@ -25,29 +25,27 @@ def in_memory(values: Any) -> bool:
     )
 
 
-def side_of(name: str, values: Any, cast: bool) -> Side:
+def side_of(name: str, values: Any) -> Side:
     """Make a side of values in memory, which are copied only if they must be converted.
 
     Args:
         name: ``x`` or ``y``.
         values: (N, d): see `Embeddings.from_arrays`.
-        cast: round float64 to float32.
 
     Raises:
         InputError: they are no matrix of numbers of an accepted dtype, or a row is null or ragged.
     """
     where = f"{name} array"
-    segments = [_segment(array, where, cast) for array in _arrays(values, where)]
+    segments = [_segment(array, where) for array in _arrays(values, where)]
     return Side(name, RowMatrix(segments), (Shard(where, name, sum(map(len, segments))),))
 
 
-def negative_sides(values: Any, num_rows: int, dim: int, cast: bool) -> list[Side]:
+def negative_sides(values: Any, num_rows: int, dim: int) -> list[Side]:
     """Return sides ``negative_1``, ``negative_2``, ... from mined negatives in memory.
 
     Args:
         values: see `Embeddings.from_arrays`.
         num_rows, dim: N and d of the anchors.
-        cast: round float64 to float32.
 
     Raises:
         InputError: as `side_of`; or one of N arrays is not (k_i, d).
@@ -60,11 +58,11 @@ def negative_sides(values: Any, num_rows: int, dim: int, cast: bool) -> list[Sid
     else:
         columns = list(values)
         if len(columns) == num_rows and any(len(rows) != num_rows for rows in columns):
-            columns = _columns_of_lists(columns, dim, cast)
-    return [side_of(f"negative_{number}", rows, cast) for number, rows in enumerate(columns, 1)]
+            columns = _columns_of_lists(columns, dim)
+    return [side_of(f"negative_{number}", rows) for number, rows in enumerate(columns, 1)]
 
 
-def _columns_of_lists(lists: list[Any], dim: int, cast: bool) -> list[NDArray[Any]]:
+def _columns_of_lists(lists: list[Any], dim: int) -> list[NDArray[Any]]:
     """(N, d) each, from N arrays (k_i, d): the first row of every list, then the second, and so
     on; zeros where a list has ended."""
     arrays = []
@@ -78,7 +76,7 @@ def _columns_of_lists(lists: list[Any], dim: int, cast: bool) -> list[NDArray[An
                     "anchors and documents into one space"
                 )
             array = np.empty((0, dim), np.float16)
-        arrays.append(widened(_segment(array, where, cast)) if len(array) else array)
+        arrays.append(widened(_segment(array, where)) if len(array) else array)
     most = max(map(len, arrays))
     if not most:
         raise InputError("negatives: got empty lists for all rows; leave the argument out")
@@ -88,10 +86,10 @@ def _columns_of_lists(lists: list[Any], dim: int, cast: bool) -> list[NDArray[An
     return list(columns)
 
 
-def _segment(array: NDArray[Any], where: str, cast: bool) -> NDArray[Any]:
+def _segment(array: NDArray[Any], where: str) -> NDArray[Any]:
     if array.dtype.name == "bfloat16":  # of ml_dtypes, as JAX has it
         array = array.view(BFLOAT16)
-    dtype = stored_dtype(array.dtype, cast, where)
+    dtype = stored_dtype(array.dtype, where)
     if array.ndim != 2:
         raise InputError(
             f"{where}: got {array.ndim} dimensions, shape {array.shape}, expected 2 "

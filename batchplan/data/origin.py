@@ -16,14 +16,13 @@ from batchplan.files.remote import RemotePath, ShardPath
 
 @dataclass(frozen=True)
 class Origin:
-    """The files of embeddings and how they were read; it can be sent to other machines.
+    """The files of embeddings and how they are read; `absolute` can be sent to other machines.
 
     Attributes:
-        x, y: the files of each side, as absolute paths or remote; y is empty if the files of x have
-            both sides, or if there is one matrix.
+        x, y: the files of each side; y is empty if the files of x have both sides, or if there is
+            one matrix.
         negatives: the files of each source of mined negatives.
-        wanted: the columns that the user named, except that of ids.
-        cast: whether float64 was rounded.
+        wanted: the columns that the user named.
         states: size in bytes and time of writing in ns of each of the `files`, before they were
             opened.
     """
@@ -32,7 +31,6 @@ class Origin:
     y: tuple[ShardPath, ...]
     negatives: tuple[tuple[ShardPath, ...], ...]
     wanted: Wanted
-    cast: bool
     states: tuple[tuple[int, int], ...]
 
     @classmethod
@@ -42,12 +40,20 @@ class Origin:
         y: Sequence[ShardPath],
         negatives: Sequence[Sequence[ShardPath]],
         wanted: Wanted,
-        cast: bool,
     ) -> Origin:
         """Return the origin of embeddings that are about to be read from these files."""
         states = tuple(_state(path) for path in (*x, *y, *chain(*negatives)))
-        mined = tuple(map(_absolute, negatives))
-        return cls(_absolute(x), _absolute(y), mined, replace(wanted, id=""), cast, states)
+        return cls(tuple(x), tuple(y), tuple(map(tuple, negatives)), wanted, states)
+
+    def absolute(self) -> Origin:
+        """Return the origin with absolute paths, and without ids."""
+        return replace(
+            self,
+            x=_absolute(self.x),
+            y=_absolute(self.y),
+            negatives=tuple(map(_absolute, self.negatives)),
+            wanted=replace(self.wanted, id=""),
+        )
 
     @property
     def files(self) -> tuple[ShardPath, ...]:
@@ -60,9 +66,8 @@ class Origin:
         Raises:
             InputError: a file is missing, or of another size or time; names it.
         """
-        here = Origin.of(self.x, self.y, self.negatives, self.wanted, self.cast)
-        for path, now, before in zip(self.files, here.states, self.states, strict=True):
-            if now != before:
+        for path, before in zip(self.files, self.states, strict=True):
+            if (now := _state(path)) != before:
                 raise InputError(
                     f"{path}: got {now[0]} bytes written at {now[1]} ns, expected {before[0]} "
                     f"bytes written at {before[1]} ns, as the process that plans saw it; share "

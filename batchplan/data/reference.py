@@ -19,7 +19,7 @@ def load_reference(
 ) -> Embeddings | None:
     """Return the reference that the options name, for N rows of data; None if they name none.
 
-    It may have other dimensions and another dtype; float64 is rounded to float32.
+    It may have other dimensions and another dtype.
 
     Raises:
         InputError: it cannot be read, or has another number of rows or sides, other ids, or rows
@@ -37,7 +37,7 @@ def load_reference(
     try:
         reference = load_embeddings(
             options.reference, options.reference_pair or None, negatives=NO_NEGATIVES,
-            single=not embeddings.paired, cast=True, memory=runtime.memory,
+            single=not embeddings.paired, memory=runtime.memory,
             observer=runtime.observer,
         )  # fmt: skip
         if embeddings.paired and not reference.paired:

@@ -56,7 +56,7 @@ class TensorFormat:
     read_tensors: Callable[[BinaryIO, ShardPath], dict[str, Tensor]]
 
     def sources(
-        self, paths: Sequence[ShardPath], sides: Sequence[str], wanted: Wanted, cast: bool
+        self, paths: Sequence[ShardPath], sides: Sequence[str], wanted: Wanted
     ) -> list[ArraySource]:
         """Read the headers of these files, and return the source of each side.
 
@@ -71,7 +71,7 @@ class TensorFormat:
         held = [*zip(sides, names, strict=False), *(("negatives", name) for name in mined)]
         for side, name in held:
             form = ArrayFormat(self.name, partial(self._read_header, name))
-            sources += form.sources(paths, (side,), Wanted(), cast)
+            sources += form.sources(paths, (side,), Wanted())
         return sources
 
     def _read_header(self, name: str, file: BinaryIO, path: ShardPath) -> ArrayHeader:

@@ -66,10 +66,10 @@ class TableFormat:
     mapped: bool = False
 
     def sources(
-        self, paths: Sequence[ShardPath], sides: Sequence[str], wanted: Wanted, cast: bool
+        self, paths: Sequence[ShardPath], sides: Sequence[str], wanted: Wanted
     ) -> list[TableSource]:
         """Read the schemas of these files, and return the `TableSource` of one side or both."""
-        return [TableSource(self, paths, sides, wanted, cast)]
+        return [TableSource(self, paths, sides, wanted)]
 
     @contextmanager
     def opened(self, path: ShardPath) -> Iterator[TableFile]:
@@ -159,7 +159,6 @@ class TableSource:
         paths: Sequence[ShardPath],
         sides: Sequence[str],
         wanted: Wanted,
-        cast: bool,
     ) -> None:
         self._form = form
         with form.opened(paths[0]) as file:
@@ -173,7 +172,7 @@ class TableSource:
         def columns(path: ShardPath) -> tuple[_Columns, Shard]:
             with form.opened(path) as file:
                 shard = Shard(str(path), held, file.num_rows, location=path)
-                return _columns(file, path, (*names, *mined), self.id, cast), shard
+                return _columns(file, path, (*names, *mined), self.id), shard
 
         by_file, shards = zip(*of_each(columns, paths), strict=True)
         for path, found in zip(paths, by_file, strict=True):
@@ -261,7 +260,7 @@ def _fill_valid(out: NDArray[Any], column: pa.Array, dim: int, place: Callable[[
 
 
 def _columns(
-    file: TableFile, path: ShardPath, names: Sequence[str], id_name: str | None, cast: bool
+    file: TableFile, path: ShardPath, names: Sequence[str], id_name: str | None
 ) -> _Columns:
     schema = file.schema
     if file.num_rows == 0:
@@ -273,7 +272,7 @@ def _columns(
         column_type = schema.field(name).type
         if (values := float_type(column_type)) is None:
             raise InputError(f"{where}: got {column_type}, expected lists of float16 or float32")
-        dtype = stored_dtype(np.dtype(f"float{values.bit_width}"), cast, where)
+        dtype = stored_dtype(np.dtype(f"float{values.bit_width}"), where)
         # Read even if the type states the length of lists, which decides how much is allocated.
         first = next((rows[0] for (rows,) in file.columns([name], 1) if len(rows)), None)
         if is_negative(name) and first is not None and not first.is_valid:

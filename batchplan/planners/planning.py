@@ -104,7 +104,6 @@ def plan(
     *,
     planner: str | None = None,
     negatives: Any = None,
-    cast: bool = False,
     seed: int = 0,
     device: str = "auto",
     memory: int | str | None = None,
@@ -122,7 +121,6 @@ def plan(
             rules of docs/planners.md#plan, and the reasons are reported to the observer.
         negatives: mined negatives of each row: (N, k, d), k arrays (N, d), or N arrays (k_i, d);
             see `Embeddings.from_arrays`.
-        cast: round float64 to float32.
         seed, device, memory, observer: see `Runtime`.
         options: those of the planner, as docs/cli.md lists them; `help` shows those of partition.
 
@@ -138,7 +136,7 @@ def plan(
             f"{planner}: makes a table of negatives; pass as_batches=True for a plan, or call "
             "batchplan.mine_negatives for the table"
         )
-    embeddings = _data(x, y, negatives, cast)
+    embeddings = _data(x, y, negatives)
     if planner is None:
         from batchplan.planners.choice import choose
 
@@ -164,7 +162,6 @@ def mine_negatives(
     y: Any = None,
     *,
     planner: str | None = None,
-    cast: bool = False,
     seed: int = 0,
     device: str = "auto",
     memory: int | str | None = None,
@@ -187,7 +184,7 @@ def mine_negatives(
             f"{planner}: makes a plan of batches with these options, expected a table of "
             "negatives; call plan, or use hardneg or scns without as_batches"
         )
-    mined = run_planner(planner, _data(x, y, None, cast), settings, runtime)
+    mined = run_planner(planner, _data(x, y, None), settings, runtime)
     return typing.cast("Negatives", mined)
 
 
@@ -201,7 +198,7 @@ def _settings(planner: str, options: dict[str, Any]) -> PlannerOptions:
     return kind(**options)
 
 
-def _data(x: Any, y: Any, negatives: Any, cast: bool) -> Data:
+def _data(x: Any, y: Any, negatives: Any) -> Data:
     from batchplan.data import Candidates, Embeddings
 
     if isinstance(x, Candidates):
@@ -213,7 +210,7 @@ def _data(x: Any, y: Any, negatives: Any, cast: bool) -> Data:
             raise InputError(
                 f"{name}: got the planner {side!r}, expected data; write planner={side!r}"
             )
-    return Embeddings.of(x, y, negatives=negatives, cast=cast)
+    return Embeddings.of(x, y, negatives=negatives)
 
 
 def run_planner(

@@ -306,7 +306,7 @@ class Plan:
         self.metadata.require_match(num_rows, fingerprint, "plan")
 
 
-def data_beside(plan: Plan, x: Any, y: Any, negatives: Any, cast: bool, function: str) -> Data:
+def data_beside(plan: Plan, x: Any, y: Any, negatives: Any, function: str) -> Data:
     """Return the embeddings for a function of a plan, which was given embeddings or arrays.
 
     Raises:
@@ -321,4 +321,4 @@ def data_beside(plan: Plan, x: Any, y: Any, negatives: Any, cast: bool, function
         )
     if isinstance(x, Candidates):
         return x
-    return Embeddings.of(x, y, negatives=negatives, cast=cast)
+    return Embeddings.of(x, y, negatives=negatives)

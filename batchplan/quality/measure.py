@@ -41,7 +41,6 @@ def evaluate(
     y: Any = None,
     *,
     negatives: Any = None,
-    cast: bool = False,
     labels: ArrayLike | None = None,
     groups: ArrayLike | None = None,
     device: str = "auto",
@@ -54,7 +53,7 @@ def evaluate(
 
     Args:
         plan: a plan of these embeddings.
-        x, y, negatives, cast: `Embeddings`, or arrays, tensors or columns, as `batchplan.plan`
+        x, y, negatives: `Embeddings`, or arrays, tensors or columns, as `batchplan.plan`
             takes them.
         labels: integers (N,), the class of each row, -1 for none; a negative with the class of
             its anchor counts as false.
@@ -69,7 +68,7 @@ def evaluate(
     """
     runtime = Runtime.of(device, memory, seed, observer)
     settings = EvaluationOptions(**options)
-    data = data_beside(plan, x, y, negatives, cast, "evaluate")
+    data = data_beside(plan, x, y, negatives, "evaluate")
     if isinstance(data, Candidates):
         raise InputError("evaluate: got candidates, which have no vectors; use evaluate_candidates")
     return evaluate_plans([plan], data, settings, runtime, labels=labels, groups=groups)[0]

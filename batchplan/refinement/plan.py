@@ -25,7 +25,6 @@ def refine(
     y: Any = None,
     *,
     negatives: Any = None,
-    cast: bool = False,
     seed: int = 0,
     device: str = "auto",
     memory: int | str | None = None,
@@ -36,7 +35,7 @@ def refine(
 
     Args:
         plan: of any planner, for data with as many rows. The rows may have new embeddings.
-        x, y, negatives, cast: `Embeddings`, or arrays, tensors or columns, as `batchplan.plan`
+        x, y, negatives: `Embeddings`, or arrays, tensors or columns, as `batchplan.plan`
             takes them.
         seed, device, memory, observer: see `Runtime`.
         options: fields of `RefineOptions`: ``passes``, ``temperature``, guards and others.
@@ -50,7 +49,7 @@ def refine(
         ResourceError: not enough memory, or no such device.
     """
     runtime, settings = Runtime.of(device, memory, seed, observer), RefineOptions(**options)
-    data = data_beside(plan, x, y, negatives, cast, "refine")
+    data = data_beside(plan, x, y, negatives, "refine")
     return refine_plan(plan, data, settings, runtime)
 
 

@@ -214,16 +214,11 @@ def structured():
     return [save("a.npy", np.zeros(10, [("u", "f4"), ("v", "f4")]))]
 
 
-@case("a.npy: got float64, expected float16 or float32; pass cast=True (--cast)")
-def float64():
-    return [save("a.npy", GOOD.astype(np.float64))]
-
-
 @case("x: got 1 NaN or Inf values in 1 rows (a.npy row 3), expected finite numbers that float32")
 def float64_that_overflows():
     large = GOOD.astype(np.float64)
     large[3, 1] = 1e300
-    return [save("a.npy", large), "--cast"]
+    return [save("a.npy", large)]
 
 
 @case("x: got 3 NaN or Inf values in 2 rows (a.npy row 2, a.npy row 5), expected finite numbers")
@@ -364,11 +359,6 @@ def no_vector_column():
 @case("a.parquet: column 'n' is int64, expected lists of float16 or float32")
 def column_of_another_type():
     return [*table(n=[1] * 10, x=vectors()), "--x-column", "n"]
-
-
-@case("a.parquet column 'x': got float64", "--cast")
-def float64_column():
-    return table(x=vectors(kind=pa.list_(pa.float64())))
 
 
 @case("b.parquet: got 'x' of 3 dimensions of float32, expected 'x' of 4 dimensions of float32")

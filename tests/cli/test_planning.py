@@ -234,7 +234,7 @@ def big_endian(x, y):
 def float64(x, y):
     np.save("x.npy", x.astype(np.float64))
     np.save("y.npy", y.astype(np.float64))
-    return ["x.npy", "--pair", "y.npy", "--cast"]
+    return ["x.npy", "--pair", "y.npy"]
 
 
 LAYOUTS = [

@@ -10,7 +10,7 @@ X, Y = np.random.default_rng(0).standard_normal((2, 40, 6)).astype(np.float32)
 
 def test_what_was_converted_is_in_memory(tmp_path):
     np.save(tmp_path / "wide.npy", X.astype(np.float64))
-    wide = load_embeddings(tmp_path / "wide.npy", cast=True, single=True)
+    wide = load_embeddings(tmp_path / "wide.npy", single=True)
     np.save(tmp_path / "wide.npy", Y.astype(np.float64))
     np.testing.assert_array_equal(wide.x.rows(0, 40), X)
 

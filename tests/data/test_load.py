@@ -138,7 +138,6 @@ def test_other_arrays_of_the_same_values(array):
         (np.ones((0, 4), np.float32), "got 0 rows, expected at least 2"),
         (np.ones((1, 4), np.float32), "got 1 rows, expected at least 2"),
         (np.ones((4, 4), int), "dtype int64"),
-        (np.ones((4, 4)), "float64, expected float16 or float32; pass cast=True"),
         (np.array([[None, 1]]), "dtype object"),
         ([[1.0, 2.0], [3.0]], "is not an array"),
         (torch.ones((4, 4)).to_sparse(), "is not an array"),
@@ -156,14 +155,14 @@ def test_arrays_refused(array, message):
         Embeddings.from_arrays(X, array)
 
 
-def test_cast_of_arrays():
+def test_float64_arrays_are_rounded():
     double = X.astype(np.float64)
-    assert load_embeddings(double, cast=True).fingerprint == load_embeddings(X).fingerprint
+    assert load_embeddings(double).fingerprint == load_embeddings(X).fingerprint
     double[4, 1] = 1e40
     with pytest.raises(
         InputError, match=r"\(x array row 4\), expected finite numbers that float32"
     ):
-        Embeddings.from_arrays(double, cast=True)
+        Embeddings.from_arrays(double)
 
 
 def test_ids_of_arrays():

@@ -49,7 +49,7 @@ def path(tmp_path):
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 def test_written_by_numpy_is_mapped_and_needs_no_memory(path, dtype):
     np.save(path, GOOD.astype(dtype))
-    (source,) = FORMAT.sources([path], "x", Wanted(), cast=False)
+    (source,) = FORMAT.sources([path], "x", Wanted())
     assert (source.need, source.work) == (0, 0)
     matrix = load_embeddings(path).x
     assert matrix.dtype == dtype
@@ -65,7 +65,7 @@ def test_written_by_numpy_is_mapped_and_needs_no_memory(path, dtype):
 def test_every_order_and_version_reads_right(path, dtype, order, version):
     with path.open("wb") as file:
         npy_format.write_array(file, np.array(GOOD, dtype, order=order), version)
-    loaded = load_embeddings(path, cast=dtype.endswith("8"))
+    loaded = load_embeddings(path)
     oracle = np.load(path)
     assert loaded.x.dtype.isnative
     assert loaded.x.dtype.itemsize == min(oracle.itemsize, 4)
@@ -121,7 +121,6 @@ def test_any_sharding_gives_the_same_rows_and_fingerprint(tmp_path_factory, cuts
         (np.ones((4, 2), "f4,f4"), ("structured dtype",)),
         (np.full((4, 2), "a"), ("<U1",)),
         (np.ones((4, 2), "M8[s]"), ("datetime64",)),
-        (np.ones((4, 2)), ("float64", "cast=True (--cast)")),
         (np.ones((0, 4), np.float32), ("(0, 4)", "at least 1 row")),
         (np.ones((4, 0), np.float32), ("(4, 0)", "1 dimension")),
     ],
@@ -216,7 +215,7 @@ def test_damaged_headers_never_leak_an_exception(tmp_path_factory, at, noise):
     data[at : at + len(noise)] = noise
     path.write_bytes(data)
     with contextlib.suppress(InputError):
-        loaded = load_embeddings(path, cast=True)
+        loaded = load_embeddings(path)
         np.testing.assert_array_equal(loaded.x.rows(0, loaded.num_rows), np.load(path))
 
 
@@ -249,11 +248,11 @@ def test_shards_must_be_alike(tmp_path):
             assert part in str(error.value)
 
 
-def test_an_overflow_of_the_cast_is_placed(path):
+def test_an_overflow_of_float64_is_placed(path):
     data = GOOD.astype(np.float64)
     data[7, 2] = -1e39
     np.save(path, data)
-    refuse(path, "row 7", "1 NaN or Inf values in 1 rows", "float32 can hold", cast=True)
+    refuse(path, "row 7", "1 NaN or Inf values in 1 rows", "float32 can hold")
 
 
 def test_conversion_needs_memory_or_a_temporary_file(path):

@@ -80,7 +80,7 @@ def test_bfloat16_is_mapped_and_read_bit_by_bit(path):
     every = np.arange(1 << 16, dtype=np.uint16)
     finite = every[(every & 0x7F80) != 0x7F80].reshape(-1, 8)
     safetensors(path, finite)
-    (source,) = FORMAT.sources([path], ("x", "y"), Wanted(), cast=False)
+    (source,) = FORMAT.sources([path], ("x", "y"), Wanted())
     assert (source.need, source.work) == (0, 0)
     matrix = load_embeddings(path).x
     expected = torch.from_numpy(finite.view(np.int16)).view(torch.bfloat16).float().numpy()
@@ -122,14 +122,13 @@ def test_numbers_at_an_odd_byte_are_counted(path):
     header = {"x": {"dtype": "BF16", "shape": halves.shape, "data_offsets": [0, halves.nbytes]}}
     text = json.dumps(header).encode()
     with_header(path, text + b" " * (1 - len(text) % 2), halves.tobytes())
-    (source,) = FORMAT.sources([path], ("x", "y"), Wanted(), cast=False)
+    (source,) = FORMAT.sources([path], ("x", "y"), Wanted())
     assert (source.need, source.work) == (20 * 4 * 4, 20)
 
 
 def test_float64(path):
     safetensors(path, X.astype(np.float64))
-    refuse(path, "got float64, expected float16 or float32; pass cast=True (--cast)")
-    assert load_embeddings(path, cast=True).fingerprint == load_embeddings(X).fingerprint
+    assert load_embeddings(path).fingerprint == load_embeddings(X).fingerprint
 
 
 def test_shards_with_other_tensors(tmp_path):
@@ -202,5 +201,5 @@ def test_damaged_headers_never_leak_an_exception(tmp_path_factory, at, noise):
     data[at : at + len(noise)] = noise
     path.write_bytes(data)
     with contextlib.suppress(InputError):
-        loaded = load_embeddings(path, cast=True, memory=1 << 40)
+        loaded = load_embeddings(path, memory=1 << 40)
         assert loaded.x.shape[0] * loaded.x.shape[1] <= X.nbytes // 2

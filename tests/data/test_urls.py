@@ -87,8 +87,8 @@ def test_both_sides_in_a_file(suffix, url, tmp_path):
 )
 def test_what_is_converted(convert, url, tmp_path):
     np.save(tmp_path / "x.npy", convert(X))
-    expected = load_embeddings(tmp_path / "x.npy", single=True, cast=True)
-    same(load_embeddings(url("x.npy"), single=True, cast=True), expected)
+    expected = load_embeddings(tmp_path / "x.npy", single=True)
+    same(load_embeddings(url("x.npy"), single=True), expected)
 
 
 def test_a_name_that_looks_like_keys(url, tmp_path):

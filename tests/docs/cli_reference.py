@@ -103,7 +103,7 @@ GROUPS = (
         "Reading",
         "",
         "pair",
-        ("embeddings", "pair", "negatives", "x_column", "y_column", "id_column", "single", "cast"),
+        ("embeddings", "pair", "negatives", "x_column", "y_column", "id_column", "single"),
     ),
     Group(
         "Lists",

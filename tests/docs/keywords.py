@@ -46,8 +46,7 @@ class RuntimeKeywords(TypedDict, total=False):
 class DataKeywords(RuntimeKeywords, total=False):
     """What the data are, see `batchplan.plan`."""
 
-    negatives: object
-    cast: bool'''
+    negatives: object'''
 
 
 def kinds() -> list[type]:
