@@ -20,7 +20,7 @@ from batchplan.embedding.options import EmbedOptions
 from batchplan.errors import InputError
 from batchplan.files.atomic import remove, write_files
 from batchplan.files.documents import parse_json
-from batchplan.files.folders import resumable_folder
+from batchplan.files.folders import staged_folder
 from batchplan.files.inputs import PathLike, listed
 from batchplan.files.reading import read_regular
 from batchplan.keywords import EmbedKeywords
@@ -121,7 +121,7 @@ def embed(
         }  # fmt: skip
     kept, width = 0, len(settings.names)
     with (
-        resumable_folder(path) as folder,
+        staged_folder(path, keep=True) as folder,
         runtime.stage("embed", source.num_rows * width) as advance,
     ):
         digest = _claim(folder, facts, force)

@@ -35,8 +35,3 @@ def is_marked(path: Path) -> bool | None:
     finally:
         os.close(descriptor)
     return False
-
-
-def is_abandoned(path: Path) -> bool:
-    """Return whether the process that marked a file with `mark_alive` has ended."""
-    return path.exists() and is_marked(path) is False

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from batchplan.errors import InputError
 from batchplan.files.atomic import output_errors
-from batchplan.files.folders import new_folder
+from batchplan.files.folders import staged_folder
 from batchplan.files.inputs import PathLike, listed
 from batchplan.keywords import MaterializeKeywords
 from batchplan.materialize.formats import format_of
@@ -124,7 +124,7 @@ def write_in_order(
     form.check(schema)
 
     order = np.concatenate([shard for folder in shape.folders for shard in folder.shards])
-    with new_folder(path) as staged, TemporaryDirectory(dir=staged) as runs:
+    with staged_folder(path, keep=False) as staged, TemporaryDirectory(dir=staged) as runs:
         ordered = Ordered(order, Path(runs), _room(len(order), runtime), group=shape.group)
         with runtime.stage("read", source.num_rows) as advance:
             ordered.fill(

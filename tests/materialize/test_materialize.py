@@ -305,13 +305,17 @@ def test_a_full_disk_leaves_what_was_there(parquet, monkeypatch):
 
 
 def test_leftovers_of_killed_writers_are_removed(parquet):
-    os.makedirs(".batchplan-0000.folder/rank-0")
+    os.makedirs("out.partial/rank-0")
+    with pytest.raises(InputError, match=r"out\.partial: has other files"):
+        materialize(plan_of(), parquet, "out")
+    Path("out.partial/.lock").touch()
     materialize(plan_of(), parquet, "out")
+    assert not list(Path("out").glob(".*"))
+    assert not Path("out/rank-0").exists()
     assert sorted(os.listdir()) == ["data.parquet", "out"]
 
 
-def test_a_folder_is_replaced_without_a_swap(parquet, monkeypatch):
-    monkeypatch.setattr("batchplan.files.folders._exchanged", lambda *_: False)
+def test_a_folder_that_cannot_be_replaced_stays(parquet, monkeypatch):
     materialize(plan_of(), parquet, "out")
     materialize(plan_of(seed=1), parquet, "out", force=True)
     assert manifest_of("out")["plan"] == plan_of(seed=1).digest
@@ -319,7 +323,7 @@ def test_a_folder_is_replaced_without_a_swap(parquet, monkeypatch):
     real = os.rename
 
     def refuse(source, target):
-        if Path(target).name == "out" and Path(source).suffixes == [".folder"]:
+        if Path(target).name == "out" and Path(source).suffixes == [".partial"]:
             raise OSError(5, "Input/output error")
         real(source, target)
 
