@@ -38,12 +38,10 @@ def concat(
     Example:
       batchplan concat part0.npy part1.npy -o all.npy
     """
-    from batchplan.files.inputs import require_inputs
     from batchplan.plans.concatenation import concat as join
     from batchplan.plans.output import check_output
     from batchplan.plans.plan import Plan
 
-    require_inputs(parts)
     check_output(output, force=force, inputs=parts)
     plans = {f"{path} (part {number})": Plan.load(path) for number, path in enumerate(parts)}
     plan = join(plans, batch_order=batch_order, seed=seed)

@@ -50,13 +50,11 @@ def embed(
     from batchplan.cli.console import Watch
     from batchplan.embedding import embed as write
     from batchplan.embedding.embedding import NAME
-    from batchplan.files.inputs import require_inputs
     from batchplan.plans.output import check_folder
 
     if json:
         require_output()
     inputs = [model] if os.path.isdir(model) else []
-    require_inputs(data)
     check_folder(output, NAME, force=force, inputs=[*inputs, *data])
     watch = Watch(quiet=quiet, verbose=verbose)
     with watch.watching():

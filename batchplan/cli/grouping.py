@@ -1,6 +1,7 @@
 """Lets commands take dataclasses: each of their fields is an option of the command."""
 
 import inspect
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from types import NoneType
@@ -9,7 +10,8 @@ from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, g
 import typer
 
 from batchplan.errors import InputError
-from batchplan.files.remote import is_url, no_url
+from batchplan.files.inputs import is_glob
+from batchplan.files.remote import is_url, local_path, no_url
 from batchplan.options import UNIONS
 from batchplan.text import without_secrets
 
@@ -17,10 +19,11 @@ from batchplan.text import without_secrets
 def check_paths(
     option: typer.CallbackParam, paths: str | list[str] | None
 ) -> str | list[str] | None:
-    """Require paths that can be read more than once.
+    """Require paths that can be read more than once. Globs and URLs need not exist, nor does the
+    folder of ``--resume``.
 
     Raises:
-        InputError: one of them is standard input, or empty.
+        InputError: one of them is standard input, empty, or does not exist.
     """
     names = [paths] if isinstance(paths, str) else paths or ()
     if "-" in names:
@@ -29,6 +32,10 @@ def check_paths(
         )
     if "" in names:  # an unset shell variable; it would mean the working directory
         raise InputError(f"{option.name}: got an empty path, expected a file, folder or glob")
+    for path in filter(None, map(local_path, names)):
+        optional = option.name == "resume" or (option.name == "negatives" and str(path) == "none")
+        if not (optional or is_glob(path) or os.path.lexists(path)):
+            raise InputError(f"{path}: no such file or folder; check the path")
     return paths
 
 

@@ -62,7 +62,6 @@ def materialize(
 
     from batchplan import plans
     from batchplan.cli.console import Watch
-    from batchplan.files.inputs import require_inputs
     from batchplan.materialize import write_in_order
     from batchplan.materialize.manifest import NAME
     from batchplan.plans.formats.negatives import is_negatives
@@ -71,7 +70,6 @@ def materialize(
 
     if json:
         require_output()
-    require_inputs([plan, *data])
     check_folder(output, NAME, force=force, inputs=[plan, *data])
     watch = Watch(quiet=quiet, verbose=verbose)
     with watch.watching():

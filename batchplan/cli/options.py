@@ -117,12 +117,6 @@ class HostSession:
             **{name: getattr(self, name) for name in ("x_column", "y_column", "id_column")},
         }
 
-    def check_headers(self, embeddings: list[str]) -> None:
-        """Refuse inputs that cannot be read, before anything else is checked."""
-        from batchplan.data import check_headers
-
-        check_headers(**self.source(embeddings))
-
     @contextmanager
     def opened(self, embeddings: list[str]) -> Iterator[Opened]:
         """Read the embeddings; progress is shown until the body ends."""
@@ -176,13 +170,6 @@ class ListSession(Session):
                 "the two"
             )
         return {"path": self.candidates}
-
-    def check_headers(self, embeddings: list[str]) -> None:
-        if self.candidates is None:
-            return super().check_headers(embeddings)
-        from batchplan.files.inputs import require_inputs
-
-        return require_inputs(list(self.source(embeddings).values()))
 
     def where(self) -> str:
         return self.device if self.candidates is None else "cpu"

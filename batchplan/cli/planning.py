@@ -153,7 +153,6 @@ def refine(
     Example:
       batchplan refine plan.npy embeddings.parquet --passes 4 -o refined.npy
     """
-    from batchplan.files.inputs import require_inputs
 
     def work(opened: Opened) -> _Worked:
         from batchplan.refinement.plan import refine_plan
@@ -162,7 +161,6 @@ def refine(
         made = refine_plan(before, opened.data, options, opened.runtime)
         return _Worked(made, options, before=before)
 
-    require_inputs([plan])
     path = REFINED_FILE if output is None else output
     read = [plan, *paths_of(options, session)]
     _run(work, session, embeddings or [], path, read, force=force, json=json)
@@ -219,8 +217,6 @@ def _run(
     if json:
         require_output()
     read = [*embeddings, *read]
-    check(output, force=True, inputs=read)  # an input is never overwritten
-    session.check_headers(embeddings)  # a mistyped input is reported before an output that exists
     check(output, force=force, inputs=read)
     with session.opened(embeddings) as opened:
         worked = work(opened)

@@ -53,7 +53,6 @@ def report(
       batchplan report plan.npy embeddings.parquet -o report.html
     """
     from batchplan.data.texts import text_columns
-    from batchplan.files.inputs import require_inputs
     from batchplan.plans import is_plan
     from batchplan.report.write import check_report_output, write_report
 
@@ -67,7 +66,6 @@ def report(
             "give PLAN... EMBEDDINGS in this order"
         )
     read = [*inputs, *([text_table] if text_table else []), *measuring.paths]
-    require_inputs(read)
     check_report_output(output, png, force=force, inputs=read)
     with measuring.session.opened([embeddings]) as (data, runtime, watch):
         labels, groups = measuring.labelling.codes(data)

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from batchplan.data.embeddings import Embeddings as Embeddings
     from batchplan.data.labels import labels_from as labels_from
     from batchplan.data.labels import load_labels as load_labels
-    from batchplan.data.load import check_headers as check_headers
     from batchplan.data.load import load_embeddings as load_embeddings
     from batchplan.data.matrix import RowMatrix as RowMatrix
     from batchplan.data.matrix import Shard as Shard

@@ -82,10 +82,24 @@ def load_embeddings(
         return _from_arrays(paths, pair, negatives, wanted)
     runtime = Runtime.of(memory=memory, observer=observer)
     origin = Origin.of(*_files(paths, pair, negatives), wanted)  # before the files are opened
-    sources, rows, alone = _checked(paths, origin, single)
+    sources = _open(origin)
+    alone = _alone(paths, sources, wanted, single)
+    if origin.x == origin.y and isinstance(format_of(origin.x[0]), ArrayFormat):
+        raise InputError(
+            f"{origin.x[0]}: got the same files for both sides, whose rows would be their own "
+            "positives, expected pairs; name the files of the other side as the pair (--pair), or "
+            "pass single=True (--single) without a pair"
+        )
+    shapes = [
+        (name, source.rows, dim)
+        for source in sources
+        for name, dim in zip(source.sides, source.dims, strict=True)
+    ]
+    check_shapes(shapes)
     allocate = _where_they_fit(sources, runtime)
+    work = sum(source.work for source in sources)
     # Rows that are decoded or converted are counted again when they are checked.
-    with runtime.stage("read", sum(rows) + sum(source.work for source in sources)) as advance:
+    with runtime.stage("read", sum(rows for _, rows, _ in shapes) + work) as advance:
         read = [source.read(advance, allocate) for source in sources]
         sides = numbered(side for group, _ in read for side in group)
         data = Embeddings.from_sides(sides, _ids(read), advance)
@@ -94,25 +108,6 @@ def load_embeddings(
     elif alone:
         runtime.note(WARNING, alone)
     return replace(data, origin=origin.absolute())
-
-
-def check_headers(
-    paths: Input,
-    pair: Input | None = None,
-    *,
-    negatives: Any = None,
-    x_column: str | None = None,
-    y_column: str | None = None,
-    id_column: str | None = None,
-    single: bool = False,
-) -> None:
-    """Check names and headers of files as `load_embeddings` does, without reading values.
-
-    Raises:
-        InputError: as `load_embeddings`.
-    """
-    wanted = Wanted(x_column, y_column, id_column, not _unwanted(negatives))
-    _checked(paths, Origin.of(*_files(paths, pair, negatives), wanted), single)
 
 
 def open_again(origin: Origin) -> list[Side]:
@@ -168,31 +163,6 @@ def numbered(sides: Iterable[Side]) -> list[Side]:
             side = replace(side, name=f"negative_{number}")
         out.append(side)
     return out
-
-
-def _checked(
-    paths: Any, origin: Origin, single: bool
-) -> tuple[list[ArraySource | TableSource], list[int], str]:
-    """Read and check the headers of files.
-
-    Returns:
-        The sources; the rows of each side; and the warning of `_alone`.
-    """
-    sources = _open(origin)
-    alone = _alone(paths, sources, origin.wanted, single)
-    if origin.x == origin.y and isinstance(format_of(origin.x[0]), ArrayFormat):
-        raise InputError(
-            f"{origin.x[0]}: got the same files for both sides, whose rows would be their own "
-            "positives, expected pairs; name the files of the other side as the pair (--pair), or "
-            "pass single=True (--single) without a pair"
-        )
-    shapes = [
-        (name, source.rows, dim)
-        for source in sources
-        for name, dim in zip(source.sides, source.dims, strict=True)
-    ]
-    check_shapes(shapes)
-    return sources, [rows for _, rows, _ in shapes], alone
 
 
 def _open(origin: Origin) -> list[ArraySource | TableSource]:

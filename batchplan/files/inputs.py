@@ -91,17 +91,6 @@ def check_not_input(output: Path, inputs: Sequence[PathLike]) -> None:
             raise InputError(f"{output}: would overwrite or join the input {name}; choose another")
 
 
-def require_inputs(inputs: Sequence[PathLike]) -> None:
-    """Check that local inputs exist, so that a mistyped name is reported before an existing output.
-
-    Raises:
-        InputError: names the first that does not exist; globs and URLs are not checked.
-    """
-    for path in filter(None, map(local_path, inputs)):
-        if not is_glob(path) and not os.path.lexists(path):
-            raise InputError(f"{path}: no such file or folder; check the path")
-
-
 def _protected(name: PathLike) -> Iterator[Path]:
     for file in files_behind(name):
         yield file

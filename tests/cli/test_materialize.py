@@ -106,8 +106,7 @@ def test_interrupts_leave_nothing(how, planned):
         [sys.executable, "-c", PRESS.format(number=how), *words], capture_output=True, text=True
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
-    assert not list(Path().glob(".batchplan-*"))
-    assert not Path("out").exists()
+    assert not list(Path().glob("out*"))
 
 
 @pytest.fixture

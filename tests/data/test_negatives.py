@@ -8,7 +8,7 @@ import torch
 
 from batchplan import InputError, load_embeddings
 from batchplan.data import Embeddings
-from batchplan.data.load import check_headers, open_again
+from batchplan.data.load import open_again
 from batchplan.runtime import Runtime
 
 from .writers import safetensors
@@ -95,7 +95,6 @@ def test_files_of_every_kind_are_the_same_data(sides, tmp_path):
     x, y, *mined = sides
     expected = Embeddings.from_arrays(x, y, negatives=mined)
     for paths, options in tables(tmp_path, x, y, mined):
-        check_headers(paths, **options)
         found = load_embeddings(paths, **options)
         assert found.fingerprint == expected.fingerprint, paths
         again = Embeddings.gathered(open_again(found.origin), np.arange(N))
@@ -148,7 +147,7 @@ def test_refused_files(sides, tmp_path):
         load_embeddings(tmp_path / "x.npy", **pair, negatives=tmp_path / "two.parquet")
     np.save(tmp_path / "few.npy", x[:5])
     with pytest.raises(InputError, match="x and negatives: got 12 and 5 rows"):
-        check_headers(tmp_path / "x.npy", **pair, negatives=tmp_path / "few.npy")
+        load_embeddings(tmp_path / "x.npy", **pair, negatives=tmp_path / "few.npy")
     lists = pa.array([[], *mined[0][1:].tolist()], pa.list_(pa.float32()))
     pq.write_table(
         pa.table({"x": list(x), "y": list(y), "negative": lists}), tmp_path / "e.parquet"
