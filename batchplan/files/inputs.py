@@ -13,7 +13,7 @@ from pathlib import Path
 
 from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath, local_path
-from batchplan.files.sidecar import sidecar_places, without_links
+from batchplan.files.sidecar import sidecar_places
 
 PathLike = str | os.PathLike[str]
 # By suffix, the module with the FORMAT that reads the file; imported on use.
@@ -83,51 +83,24 @@ def check_not_input(output: Path, inputs: Sequence[PathLike]) -> None:
         InputError: the output is an input, under any name, or the metadata of one, or would become
             part of a folder or glob among the inputs.
     """
-    real = without_links(output)
-    places = {real, without_links(output.parent) / output.name}
-    status = _stat(output)
+    real = Path(os.path.realpath(output))
     for name in filter(None, map(local_path, inputs)):
-        if _joins(name, places) or any(_same(file, real, status) for file in _protected(name)):
-            raise InputError(f"{output}: would overwrite or join the input {name}; choose another")
+        with suppress(FileNotFoundError):  # a relative input, and the working directory is gone
+            if _overwrites(real, name):
+                raise InputError(
+                    f"{output}: would overwrite or join the input {name}; choose another"
+                )
 
 
-def _protected(name: PathLike) -> Iterator[Path]:
-    for file in files_behind(name):
-        yield file
-        yield from sidecar_places(file)
-
-
-def _stat(path: Path) -> os.stat_result | None:
-    with suppress(OSError):
-        return path.stat()
-    return None
-
-
-def _same(file: Path, output: Path, status: os.stat_result | None) -> bool:
-    """Return whether a file is the output, which has ``status``, or would be if neither exists
-    yet."""
-    own = _stat(file)
-    if own is not None and status is not None:
-        return os.path.samestat(own, status)
-    alike = own is status and (file.name == output.name or os.path.islink(file))
-    return alike and without_links(file) == output
-
-
-def _joins(name: PathLike, places: set[Path]) -> bool:
-    """Return whether the input ``name`` would include a file at one of these places."""
+def _overwrites(real: Path, name: Path) -> bool:
+    """Return whether a file at ``real`` would be, or join, the files of an input."""
+    files = list(files_behind(name))
     if is_glob(name):
-        return any(is_shard_name(place) and _is_match(place, os.fspath(name)) for place in places)
-    folder = without_links(Path(name))
-    return folder.is_dir() and any(folder in (place, *place.parents) for place in places)
-
-
-def _is_match(place: Path, pattern: str) -> bool:
-    """Return whether a glob matches this absolute path, of a folder without links."""
-    head, tail = os.path.split(pattern)
-    if tail != "**" and not fnmatch.fnmatch(place.name, tail):
-        return False
-    folders = [Path(head)] if not glob.has_magic(head) else matches(head)
-    real = (without_links(folder) for folder in folders if os.path.isdir(folder))
-    return any(
-        folder in place.parents if tail == "**" else folder == place.parent for folder in real
-    )
+        folders = real.parents if "**" in str(name) else [real.parent]
+        named = is_shard_name(real) and fnmatch.fnmatch(real.name, name.name)
+        if named and any(Path(os.path.realpath(file.parent)) in folders for file in files):
+            return True
+    elif Path(os.path.realpath(name)) in (real, *real.parents):
+        return True
+    places = (place for file in files for place in (file, *sidecar_places(file)))
+    return str(real) in map(os.path.realpath, places)

@@ -26,16 +26,8 @@ def sidecar_path(path: Path) -> Path:
 
 def sidecar_places(path: Path) -> tuple[Path, Path]:
     """Return where the metadata may be: next to a file, then next to its link target."""
-    target = without_links(path) if os.path.islink(path) else path
+    target = Path(os.path.realpath(path)) if os.path.islink(path) else path
     return path.with_name(f"{path.name}.json"), target.with_name(f"{target.name}.json")
-
-
-def without_links(path: Path) -> Path:
-    """Return the path without links; unchanged if it vanishes while they are followed."""
-    try:
-        return Path(os.path.realpath(path))
-    except FileNotFoundError:  # a link, or a working directory that a path is relative to
-        return path
 
 
 def read_sidecar(path: Path, size: int) -> bytes | None:
