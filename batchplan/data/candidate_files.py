@@ -17,7 +17,7 @@ from batchplan.data.ids import check_ids
 from batchplan.data.tables import TableFile, TableFormat
 from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError
-from batchplan.files.scratch import require_disk, scratch_array
+from batchplan.files.scratch import scratch_array
 from batchplan.typing import Float32Array, Int64Array
 
 Lists = tuple[Int64Array, NDArray[np.int32], Float32Array]
@@ -52,7 +52,6 @@ def read(path: Path) -> tuple[Lists, Float32Array, pa.Array | None]:
             pc.sum(pc.list_value_length(ids)).as_py() for (ids,) in file.columns([_IDS], _ROWS)
         ]
         total = sum(count or 0 for count in counts)
-        require_disk(8 * total, "the candidates")
         indices = scratch_array((total,), np.dtype(np.int32))
         all_scores = scratch_array((total,), np.dtype(np.float32))
         all_lengths, positives = [], []

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from batchplan.data.embeddings import Embeddings
 from batchplan.data.matrix import Shard
 from batchplan.errors import InputError
-from batchplan.files.scratch import require_disk, scratch_array
+from batchplan.files.scratch import scratch_array
 from batchplan.typing import Float32Array, Int64Array
 
 if TYPE_CHECKING:
@@ -196,8 +196,6 @@ class Candidates:
 
         indptr = lengths_among(self.indptr, self.indices, rows, place)
         size = int(indptr[-1])
-        if 8 * size > _HELD_BYTES:
-            require_disk(8 * size, "the candidates")
         allocate = scratch_array if 8 * size > _HELD_BYTES else np.empty
         indices = allocate((size,), np.dtype(np.int32))
         scores = allocate((size,), np.dtype(np.float32))

@@ -22,7 +22,7 @@ from batchplan.errors import InputError
 from batchplan.extras import missing_told
 from batchplan.files.inputs import PathLike
 from batchplan.files.remote import ShardPath
-from batchplan.files.scratch import require_disk, scratch_array, scratch_folder
+from batchplan.files.scratch import scratch_array, scratch_folder
 from batchplan.runtime import SCRATCH, WARNING, Observer, Runtime, format_bytes
 from batchplan.text import without_secrets
 
@@ -122,7 +122,6 @@ def open_again(origin: Origin) -> list[Side]:
     """
     origin.require_same()
     sources = _open(origin)
-    require_disk(sum(source.kept for source in sources), "the embeddings")
     return numbered(
         side for source in sources for side in source.read(lambda _rows: None, scratch_array)[0]
     )
@@ -200,7 +199,6 @@ def _where_they_fit(sources: Sequence[ArraySource | TableSource], runtime: Runti
     hint = "save them as float16 or float32 NPY, which is mapped"
     runtime.require_memory(need, "the embeddings", hint)
     if allocate is scratch_array:
-        require_disk(kept, "the embeddings")
         runtime.note(SCRATCH, f"{format_bytes(kept)} in {scratch_folder()}, until the run ends")
     return allocate
 

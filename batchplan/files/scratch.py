@@ -17,7 +17,6 @@ from batchplan.errors import ResourceError
 from batchplan.runtime import format_bytes
 
 _BLOCK = 1 << 20
-_SPARE = 64 << 20  # bytes of a disk that are left free
 
 
 def scratch_folder() -> Path:
@@ -25,21 +24,6 @@ def scratch_folder() -> Path:
     folders = [Path(name) for name in (os.environ.get("TMPDIR"), "/var/tmp") if name]
     usable = (folder for folder in folders if folder.is_dir() and os.access(folder, os.W_OK))
     return next(usable, Path(tempfile.gettempdir()))
-
-
-def require_disk(need: int, what: str) -> None:
-    """Refuse temporary files for which `scratch_folder` has no room, before they are written.
-
-    Raises:
-        ResourceError: there is less room than ``need`` bytes.
-    """
-    folder = scratch_folder()
-    free = max(shutil.disk_usage(folder).free - _SPARE, 0)
-    if need > free:
-        raise ResourceError(
-            f"{what} need {format_bytes(need)} of disk in {folder} and {format_bytes(free)} is "
-            "free; name another folder in the environment variable TMPDIR, or raise --memory"
-        )
 
 
 def scratch_array(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
@@ -64,9 +48,12 @@ def scratch_file(size: int) -> BinaryIO:
             _reserve(file, size)
             stack.pop_all()
     except OSError as error:
+        folder = scratch_folder()
+        free = format_bytes(shutil.disk_usage(folder).free)
         raise ResourceError(
-            f"{scratch_folder()}: a temporary file of {format_bytes(size)} could not be made "
-            f"({error.strerror}); name another folder in the environment variable TMPDIR"
+            f"{folder}: a temporary file of {format_bytes(size)} could not be made "
+            f"({error.strerror}, {free} free); name another folder in the environment variable "
+            "TMPDIR, or raise --memory"
         ) from error
     return file
 

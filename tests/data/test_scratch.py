@@ -1,7 +1,6 @@
 """What is too large for memory is decoded into temporary files: the same embeddings."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -70,26 +69,13 @@ def test_enough_memory_needs_no_file(stored, monkeypatch):
     load_embeddings(*stored["npy"])
 
 
-def test_a_disk_without_room(stored, tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(Runtime, "memory_left", lambda *_: 70_000)
-    full = shutil.disk_usage(tmp_path)._replace(free=(64 << 20) + 1000)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: full)
-    with pytest.raises(ResourceError) as error:
-        load_embeddings(*stored["npy"])
-    assert str(error.value) == (
-        f"the embeddings need 38.4 KB of disk in {tmp_path} and 1.0 KB is free; name another "
-        "folder in the environment variable TMPDIR, or raise --memory"
-    )
-
-
 def test_the_disk_is_reserved_first(tmp_path, monkeypatch):
     def no_room(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(os, "posix_fallocate", no_room)
-    with pytest.raises(ResourceError, match=r"of 80 B could not be made \(No space left on devic"):
+    with pytest.raises(ResourceError, match=r"of 80 B could not be made \(No space left .* free\)"):
         scratch_array((10, 2), np.float32)
 
 
