@@ -15,7 +15,6 @@ from batchplan.data.columns import choose_ids, require_column
 from batchplan.data.formats import format_of
 from batchplan.data.ids import check_ids
 from batchplan.data.tables import TableFile, TableFormat
-from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError
 from batchplan.files.scratch import scratch_array
 from batchplan.typing import Float32Array, Int64Array
@@ -111,7 +110,7 @@ def _numbers(
 
 def _known(file: TableFile, path: Path) -> pa.Array | None:
     """Return the column ``id``; None if the file has none."""
-    if choose_ids(file.schema, Wanted(id=_ID), str(path), required=False) is None:
+    if choose_ids(file.schema, _ID, str(path), required=False) is None:
         return None
     kind = id_type(file.schema.field(_ID).type)
     parts = [column.cast(kind) for (column,) in file.columns([_ID], _ROWS)]

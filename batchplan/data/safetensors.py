@@ -17,7 +17,7 @@ import numpy as np
 
 from batchplan.data.arrays import ArrayFormat, ArrayHeader, ArraySource, opened
 from batchplan.data.dtypes import BFLOAT16
-from batchplan.data.wanted import Wanted
+from batchplan.data.wanted import Wanted, shown
 from batchplan.errors import InputError
 from batchplan.files.documents import parse_json
 from batchplan.files.remote import ShardPath
@@ -28,7 +28,7 @@ _DTYPES: dict[str, np.dtype[Any]] = {
     "F32": np.dtype("<f4"),
     "F64": np.dtype("<f8"),
 }
-_PAIRS = (["x", "y"], ["anchor", "positive"])  # names that say which side they are
+_PAIRS = (("x", "y"), ("anchor", "positive"))  # names that say which side they are
 _EXPECTED = "F16, BF16 or F32"
 _MOST_BYTES = 16 << 20  # of a header
 
@@ -66,7 +66,10 @@ class TensorFormat:
         if len(sides) == 2:  # else the ids may be those of the other side
             Wanted(id=wanted.id).refuse(str(paths[0]))
         with opened(paths[0], self.name) as (file, _):
-            names, mined = _choose(self.read_tensors(file, paths[0]), wanted, sides, str(paths[0]))
+            tensors = self.read_tensors(file, paths[0])
+        matrices = [n for n, one in tensors.items() if one.dtype in _DTYPES and len(one.shape) == 2]
+        where, held = str(paths[0]), _shown(tensors)
+        names, mined = wanted.choose(matrices, sides, where, held, _PAIRS)
         sources: list[ArraySource] = []
         held = [*zip(sides, names, strict=False), *(("negatives", name) for name in mined)]
         for side, name in held:
@@ -125,41 +128,11 @@ def _tensor(start: int, dtype: str, shape: list[int], data_offsets: list[int]) -
     return Tensor(str(dtype), tuple(shape), start + begin, start + end)
 
 
-def _choose(
-    tensors: dict[str, Tensor], wanted: Wanted, sides: Sequence[str], where: str
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the matrix of each side, or a single name if there is only one; and those of mined
-    negatives."""
-    vectors = [
-        name for name, item in tensors.items() if item.dtype in _DTYPES and len(item.shape) == 2
-    ]
-    for name in (wanted.x, wanted.y):
-        if name is not None and name not in vectors:
-            raise InputError(
-                f"{where}: there is no matrix {name!r} of {_EXPECTED}; {_shown(tensors)}"
-            )
-    vectors, mined = wanted.split(vectors, sides)
-    if sides == ("negatives",) and (mined or len(vectors) == 1):
-        return (), mined or tuple(vectors)
-    if len(sides) == 2 and not (wanted.x or wanted.y):
-        # The order of tensors in a file means nothing, so only their names say which side they are.
-        alone = vectors if len(vectors) == 1 else []
-        vectors = next((pair for pair in _PAIRS if set(pair) <= set(vectors)), alone)
-    if (chosen := wanted.choose(vectors, sides)) is not None:
-        return chosen, mined
-    names = " and ".join(f"{side}_column (--{side}-column)" for side in sides)
-    expected = "a single matrix" + ", x and y, or anchor and positive" * (len(sides) == 2)
-    raise InputError(
-        f"{where}: expected {expected} of {_EXPECTED}; {_shown(tensors)}; choose with {names}"
-    )
-
-
 def _shown(tensors: dict[str, Tensor]) -> str:
     names = [
         f"{name!r:.40} {item.dtype:.10} {list(item.shape)!s:.40}" for name, item in tensors.items()
     ]
-    more = f" and {len(names) - 20} more" if len(names) > 20 else ""
-    return f"the tensors are {', '.join(names[:20])}{more}"
+    return shown("tensors", names)
 
 
 FORMAT = TensorFormat("safetensors", read_tensors)

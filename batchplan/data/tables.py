@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from batchplan.data.arrow_types import float_type, id_type
-from batchplan.data.columns import choose_ids, choose_vectors, require_column
+from batchplan.data.columns import choose_ids, columns_of, require_column
 from batchplan.data.dtypes import fill, stored_dtype
 from batchplan.data.lists import dimensions, matrix_of
 from batchplan.data.matrix import BLOCK_BYTES, Allocate, RowMatrix, Shard, Side
@@ -162,9 +162,11 @@ class TableSource:
     ) -> None:
         self._form = form
         with form.opened(paths[0]) as file:
-            names, mined = choose_vectors(file.schema, wanted, sides, str(paths[0]))
+            vectors = [field.name for field in file.schema if float_type(field.type) is not None]
+            where, held = str(paths[0]), columns_of(file.schema)
+            names, mined = wanted.choose(vectors, sides, where, held)
             # If each side has its own files, either may have the ids.
-            self.id = choose_ids(file.schema, wanted, str(paths[0]), len(sides) == 2)
+            self.id = choose_ids(file.schema, wanted.id, where, len(sides) == 2)
         self.sides = (*sides[: len(names)], *["negatives"] * len(mined))
         held = "".join(sides[: len(names)])
         held += f"+{len(mined)}" if mined and names else "negatives" * bool(mined)
@@ -281,5 +283,5 @@ def _columns(
         vectors.append(_Vectors(name, dimensions(column_type, first, where), dtype))
     if id_name is None:
         return _Columns(tuple(vectors), None)
-    choose_ids(schema, Wanted(id=id_name), str(path), required=True)
+    choose_ids(schema, id_name, str(path), required=True)
     return _Columns(tuple(vectors), id_type(schema.field(id_name).type))

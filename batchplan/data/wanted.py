@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from batchplan.errors import InputError
 
+_VECTORS = "vector columns (lists of float16 or float32) or matrices (F16, BF16 or F32)"
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -21,29 +23,64 @@ class Wanted:
     id: str | None = None
     negatives: bool = False
 
-    def split(
-        self, vectors: Sequence[str], sides: Sequence[str]
-    ) -> tuple[list[str], tuple[str, ...]]:
-        """Split vectors into those that may be sides and those of mined negatives.
-
-        Mined negatives are in the order of their numbers; there are none unless they are wanted.
-        Arguments as `choose`, or sides ``("negatives",)``.
-        """
-        named = (self.x, self.y)
-        mined = [name for name in vectors if is_negative(name) and name not in named]
-        others = [name for name in vectors if name not in mined]
-        if not (self.negatives or "negatives" in sides):
-            return others or list(vectors), ()
-        return others, tuple(sorted(mined, key=lambda name: int(name.partition("_")[2] or 0)))
-
-    def choose(self, vectors: Sequence[str], sides: Sequence[str]) -> tuple[str, ...] | None:
-        """Return the vectors of each side, or a single name if there is only one matrix; None if
-        unclear.
+    def choose(
+        self,
+        vectors: Sequence[str],
+        sides: Sequence[str],
+        where: str,
+        held: str,
+        pairs: Sequence[tuple[str, str]] = (),
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the vectors of each side (one name if there is only one matrix), and those of
+        mined negatives in the order of their numbers.
 
         Args:
-            vectors: the names of all vectors in a file, among them those of ``self``.
-            sides: ``("x", "y")`` if the file may have both, else the one it has.
+            vectors: the names of all vectors in a file.
+            sides: ``("x", "y")`` if the file may have both, else the one it has; ``("negatives",)``
+                if it has only negatives.
+            where: the path of the file, for messages.
+            held: says what the file has, for messages.
+            pairs: the names that say which side they are, if the order of vectors means nothing.
+
+        Raises:
+            InputError: there are no vectors of a name, or the choice is ambiguous.
         """
+        named = [name for name in (self.x, self.y) if name is not None]
+        for name in named:
+            if name not in vectors:
+                raise InputError(f"{where}: {name!r} is none of the {_VECTORS}; {held}")
+        mined = sorted(
+            (name for name in vectors if is_negative(name) and name not in named),
+            key=lambda name: int(name.partition("_")[2] or 0),
+        )
+        others = [name for name in vectors if name not in mined]
+        if not (self.negatives or "negatives" in sides):
+            others, mined = others or list(vectors), []
+        found = others
+        if pairs and len(sides) == 2 and not named:
+            alone = others if len(others) == 1 else []
+            found = next((list(pair) for pair in pairs if set(pair) <= set(others)), alone)
+        if sides == ("negatives",) and (mined or len(others) == 1):
+            return (), tuple(mined or others)
+        if (chosen := self._of_sides(found, sides)) is not None:
+            return chosen, tuple(mined)
+        names = " and ".join(f"{side}_column (--{side}-column)" for side in sides)
+        raise InputError(
+            f"{where}: got {len(others)} {_VECTORS}, expected {self._expected(sides, pairs)}; "
+            f"{held}" + f"; choose with {names}" * (len(others) > 1 and sides != ("negatives",))
+        )
+
+    def _expected(self, sides: Sequence[str], pairs: Sequence[tuple[str, str]]) -> str:
+        if sides == ("negatives",):
+            return "one, or negative_1, negative_2, ..."
+        if len(sides) == 1:
+            return f"1 for side {sides[0]}" + " because a pair is set" * (sides[0] == "x")
+        if self.y is not None:
+            return "2 because y_column is set"
+        return " or ".join(["1", *map(" and ".join, pairs)]) if pairs else "1 or 2"
+
+    def _of_sides(self, vectors: Sequence[str], sides: Sequence[str]) -> tuple[str, ...] | None:
+        """Return the vectors of each side; None if unclear."""
         x, y = self.x, self.y
         named = x is not None or y is not None
         others = [name for name in vectors if name not in (x, y)]
@@ -70,6 +107,12 @@ class Wanted:
             raise InputError(
                 f"{where}: got {' and '.join(named)}, but arrays have no columns; leave them out"
             )
+
+
+def shown(kind: str, names: Sequence[str]) -> str:
+    """Return a text that lists up to 20 names of columns or tensors."""
+    more = f" and {len(names) - 20} more" if len(names) > 20 else ""
+    return f"the {kind} are {', '.join(names[:20])}{more}"
 
 
 def is_negative(name: str) -> bool:

@@ -341,7 +341,7 @@ def ragged_lists():
     return table(x=vectors([*GOOD[:3], [1, 2, 3], *GOOD[4:]]))
 
 
-@case("a.parquet: column 'q': there is no such column; the columns are 'x' list<")
+@case("a.parquet: 'q' is none of the vector columns", "the columns are 'x' list<")
 def missing_column():
     return [*table(x=vectors()), "--x-column", "q"]
 
@@ -356,7 +356,7 @@ def no_vector_column():
     return table(n=[1, 2])
 
 
-@case("a.parquet: column 'n' is int64, expected lists of float16 or float32")
+@case("a.parquet: 'n' is none of the vector columns (lists of float16 or float32)", "'n' int64")
 def column_of_another_type():
     return [*table(n=[1] * 10, x=vectors()), "--x-column", "n"]
 

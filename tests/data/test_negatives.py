@@ -121,7 +121,6 @@ def test_nulls_are_missing_negatives(sides, tmp_path):
         (lambda n: n[:, :3], "x and negative_1: got 4 and 3 dimensions"),
         (lambda n: [n, n[:, :3]], "x and negative_2: got 4 and 3 dimensions"),
         (lambda n: n * np.nan, "negative_1: got 48 NaN or Inf values"),
-        (lambda n: n.astype(np.float64), "negative_1 array: got float64"),
         (lambda n: [np.empty((0, D))] * N, "negatives: got empty lists for all rows"),
         (lambda n: [n[:2]] * 5 + [n[:1, :3]] * 7, r"negatives of row 5: got shape \(1, 3\)"),
         (lambda n: n[None, None], "negative_1 array: got"),
@@ -143,7 +142,7 @@ def test_refused_files(sides, tmp_path):
     with pytest.raises(InputError, match="no such file"):
         load_embeddings(tmp_path / "x.npy", **pair, negatives="none.npy")
     pq.write_table(pa.table({"a": list(x), "b": list(y)}), tmp_path / "two.parquet")
-    with pytest.raises(InputError, match="got 2 vector columns, expected one, or the columns neg"):
+    with pytest.raises(InputError, match=r"got 2 vector .* expected one, or negative_1"):
         load_embeddings(tmp_path / "x.npy", **pair, negatives=tmp_path / "two.parquet")
     np.save(tmp_path / "few.npy", x[:5])
     with pytest.raises(InputError, match="x and negatives: got 12 and 5 rows"):

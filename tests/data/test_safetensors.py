@@ -58,20 +58,25 @@ def test_named_matrices(path):
     assert load_embeddings(path, x_column="b", y_column="b").fingerprint == single
     assert load_embeddings(path, path, x_column="b", y_column="a").fingerprint == both
     refuse(
-        path, "expected a single matrix, x and y, or anchor and positive of F16, BF16 or F32; the "
-        "tensors are 'b' F32 [20, 4], 'labels' int64 [20], 'a' F32 [20, 4], 't' F32 [1], 'c' F32 "
+        path, "got 3 vector columns", "expected 1 or x and y or anchor and positive; the tensors "
+        "are 'b' F32 [20, 4], 'labels' int64 [20], 'a' F32 [20, 4], 't' F32 [1], 'c' F32 "
         "[20, 2]; choose with x_column (--x-column) and y_column (--y-column)",
     )  # fmt: skip
-    refuse(path, "expected a single matrix of", "choose with x_column (--x-column)", pair=path)
+    refuse(
+        path,
+        "expected 1 for side x because a pair is set",
+        "choose with x_column (--x-column)",
+        pair=path,
+    )
     for name in ("labels", "t", "w"):
-        refuse(path, f"there is no matrix '{name}' of F16, BF16 or F32; the tens", x_column=name)
+        refuse(path, f"'{name}' is none of the vector columns", "F16, BF16 or F32", x_column=name)
     with pytest.raises(InputError, match="x and y: got 4 and 2 dimensions"):
         load_embeddings(path, x_column="b", y_column="c")
 
 
 def test_two_matrices_of_other_names_are_not_guessed(path):
     safetensors(path, X, Y, names=["documents", "queries"])
-    refuse(path, "expected a single matrix, x and y, or anchor and positive")
+    refuse(path, "expected 1 or x and y or anchor and positive")
     both = load_embeddings(Y, X).fingerprint
     assert load_embeddings(path, x_column="queries").fingerprint == both
 

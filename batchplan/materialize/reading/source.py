@@ -15,7 +15,6 @@ from batchplan.data.arrow_types import id_type
 from batchplan.data.columns import choose_ids, require_column
 from batchplan.data.ids import check_ids
 from batchplan.data.tables import TableFormat, decoding
-from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError
 from batchplan.files.inputs import PathLike
 from batchplan.materialize.formats.contents import ROW_COLUMN
@@ -97,7 +96,7 @@ class Source:
             InputError: the column is missing or of another type, or ids are null or not unique.
         """
         where = str(self.paths[0])
-        name = choose_ids(self.available, Wanted(id=column), where, True)
+        name = choose_ids(self.available, column, where, True)
         if name is None:
             return None
         source = replace(self, schema=_chosen(self.available, [name], where))
