@@ -72,7 +72,7 @@ def missing_pair():
     return [save("x.npy", GOOD), "--pair", "none.npy"]
 
 
-@case("no*.npy: no file matches")
+@case("no*.npy: no .npy, .parquet", "file there")
 def glob_without_match():
     return ["no*.npy"]
 
@@ -97,14 +97,14 @@ def standard_input_as_pair():
     return [save("x.npy", GOOD), "--pair", "-"]
 
 
-@case("shards: no .npy, .parquet", "files in this folder")
+@case("shards: no .npy, .parquet", "file there")
 def folder_without_shards():
     Path("shards").mkdir()
     Path("shards/notes.txt").write_text("hello")
     return ["shards"]
 
 
-@case("shards: got both", "expected files of one kind")
+@case("x: got both", "expected files of one kind")
 def folder_with_mixed_shards():
     save("shards/a.npy", GOOD)
     table("shards/b.parquet", x=vectors())

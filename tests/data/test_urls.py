@@ -181,7 +181,7 @@ def cut(path):
         ("x.parquet", lambda path: path.write_bytes(b""), ("empty file",)),
         ("x.npy", lambda path: path.unlink(), ("no such file or folder",)),
         ("none/x.npy", None, ("no such file or folder",)),
-        ("*.arrow", None, ("no file matches", "check the pattern")),
+        ("*.arrow", None, ("no .npy, .parquet", "check the path")),
         ("no*/x.npy", None, ("a glob of folders",)),
         ("", lambda path: path.rename(path.with_suffix(".txt")), ("no .npy",)),
         ("x.txt", lambda path: path.with_name("x.txt").touch(), ("got suffix .txt",)),

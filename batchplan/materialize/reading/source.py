@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
+from typing import cast
 
 import pyarrow as pa
 
@@ -14,14 +15,19 @@ from batchplan.data import arrow, parquet
 from batchplan.data.arrow_types import id_type
 from batchplan.data.columns import choose_ids, require_column
 from batchplan.data.ids import check_ids
+from batchplan.data.shards import find_files
 from batchplan.data.tables import TableFormat, decoding
 from batchplan.errors import InputError
 from batchplan.files.inputs import PathLike
+from batchplan.files.remote import no_url
 from batchplan.materialize.formats.contents import ROW_COLUMN
 from batchplan.materialize.reading import jsonl
-from batchplan.materialize.reading.files import find_files
 
-FORMATS = {".parquet": parquet.FORMAT, ".arrow": arrow.FORMAT, ".jsonl": jsonl.FORMAT}
+FORMATS = {
+    ".parquet": parquet.FORMAT, ".arrow": arrow.FORMAT, ".feather": arrow.FORMAT,
+    ".jsonl": jsonl.FORMAT, ".ndjson": jsonl.FORMAT, ".json": jsonl.FORMAT,
+}  # fmt: skip
+_EXPECTED = ".parquet, .arrow or .jsonl"
 _READ_BYTES = 4 << 20  # of a file, read at once; decoded they may be some times as many
 _MOST_ROWS = 1 << 16
 
@@ -51,14 +57,20 @@ class Source:
         """Open files, folders and globs.
 
         Args:
-            data: as `find_files` takes it.
+            data: files, folders and globs, as `find_files` takes them.
             columns: names of the columns to keep, in this order; None keeps all.
 
         Raises:
             InputError: a path is missing or of another kind, a file is unreadable or has other
                 columns than the first, a column is missing, or there are no rows.
         """
-        paths, suffix = find_files(data, list(FORMATS))
+        paths = cast("list[Path]", find_files(data, "data", _EXPECTED, _kind_of, no_url))
+        suffix = paths[0].suffix.lower()
+        if suffix not in FORMATS:
+            raise InputError(
+                f"{paths[0]}: got suffix {suffix or '(none)'}, expected {_EXPECTED}, or a folder "
+                "of them"
+            )
         form = FORMATS[suffix]
         schemas, rows = [], []
         for path in paths:
@@ -130,6 +142,11 @@ class Source:
                     f"{path}: got {count} rows, expected {expected} as when it was opened; the "
                     "file is damaged or was written to: run again when it is complete"
                 )
+
+
+def _kind_of(path: Path) -> str:
+    form = FORMATS.get(path.suffix.lower())
+    return "" if form is None else form.name
 
 
 def _chosen(schema: pa.Schema, columns: Sequence[str] | None, where: str) -> pa.Schema:
