@@ -15,15 +15,17 @@ from batchplan.files.remote import is_url, local_path, no_url
 from batchplan.options import UNIONS
 from batchplan.text import without_secrets
 
+_NEED_NOT_EXIST = ("resume", "model")  # a folder to make, and perhaps a name on the Hub
+
 
 def check_paths(
     option: typer.CallbackParam, paths: str | list[str] | None
 ) -> str | list[str] | None:
-    """Require paths that can be read more than once. Globs and URLs need not exist, nor does the
-    folder of ``--resume``.
+    """Require paths that can be read more than once.
 
     Raises:
-        InputError: one of them is standard input, empty, or does not exist.
+        InputError: one of them is standard input or empty, or does not exist; globs and URLs are
+            not looked for.
     """
     names = [paths] if isinstance(paths, str) else paths or ()
     if "-" in names:
@@ -33,8 +35,8 @@ def check_paths(
     if "" in names:  # an unset shell variable; it would mean the working directory
         raise InputError(f"{option.name}: got an empty path, expected a file, folder or glob")
     for path in filter(None, map(local_path, names)):
-        optional = option.name == "resume" or (option.name == "negatives" and str(path) == "none")
-        if not (optional or is_glob(path) or os.path.lexists(path)):
+        other = option.name in _NEED_NOT_EXIST or (option.name, str(path)) == ("negatives", "none")
+        if not (other or is_glob(path) or os.path.lexists(path)):
             raise InputError(f"{path}: no such file or folder; check the path")
     return paths
 

@@ -95,6 +95,7 @@ def test_an_existing_sidecar_needs_force(npy, refused):
     "command",
     [
         "gcbs gone.npy --pair y.npy -o old",
+        "gcbs x.npy --pair gone.npy -o old",
         "refine gone x.npy --pair y.npy -o old",
         "report gone x.npy --pair y.npy -o old.html",
         "report old gone.npy -o old.html",
@@ -119,19 +120,6 @@ def test_the_output_is_refused_before_any_row_is_read(refused):
     command = ["gcbs", "broken.npy", "--single", "-o"]
     refused(*command, "p.npy", parts=["p.npy: exists already"])
     refused(*command, "q.npy", parts=["NaN"])
-
-
-def test_inputs_that_cannot_be_read_are_told_of_before_the_output(npy, refused):
-    """Who mistypes an input must not be told to replace an output."""
-    Path("p.npy").write_text("old")
-    Path("broken.npy").write_text("no embeddings")
-    for command, part in (
-        (["broken.npy"], "broken.npy: got a file that begins with"),
-        (["none.npy"], "none.npy: no such file"),
-        (["x.npy", "--pair", "none.npy"], "none.npy: no such file"),
-        (["x.npy", "y.npy"], "2 paths of one matrix"),
-    ):
-        refused("random", *command, "-o", "p.npy", parts=[part])
 
 
 def test_inputs_are_never_overwritten(npy, folder, refused):
