@@ -68,8 +68,8 @@ class TensorFormat:
         with opened(paths[0], self.name) as (file, _):
             tensors = self.read_tensors(file, paths[0])
         matrices = [n for n, one in tensors.items() if one.dtype in _DTYPES and len(one.shape) == 2]
-        where, held = str(paths[0]), _shown(tensors)
-        names, mined = wanted.choose(matrices, sides, where, held, _PAIRS)
+        where = str(paths[0])
+        names, mined = wanted.choose(matrices, sides, where, _shown(tensors), _PAIRS)
         sources: list[ArraySource] = []
         held = [*zip(sides, names, strict=False), *(("negatives", name) for name in mined)]
         for side, name in held:
