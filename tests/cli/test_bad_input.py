@@ -288,7 +288,7 @@ def header_with_a_negative_shape():
     return header("a.npy", (-10, -4))
 
 
-@case("a.npy: is a folder, expected a .npy file")
+@case("a.npy: no .npy, .parquet", "file there")
 def folder_named_npy():
     Path("a.npy").mkdir()
     return ["a.npy"]

@@ -223,6 +223,6 @@ def test_another_batch_size_than_the_plan_has(npy, refused, done):
 
 def test_missing_plans(npy, refused):
     Path("d.npy").mkdir()
-    refused("evaluate", "none.npy", *npy, parts=["none.npy: does not exist"])
+    refused("evaluate", "none.npy", *npy, parts=["none.npy: no such file or folder"])
     refused("evaluate", "d.npy", *npy, parts=["d.npy: is not a regular file"])
     refused("inspect", "none.npz", parts=["none.npz: no such file or folder"])

@@ -24,7 +24,7 @@ COMMAND = [sys.executable, "-m", "batchplan"]
         ["plan"],
         ["--nothing"],
         ["gcbs"],
-        ["evaluate", "p.npy"],
+        ["evaluate", "x.npy"],
         ["inspect"],
         ["gcbs", "x.npy", "--single", "--nothing"],
         ["random", "x.npy", "--single", "--quantile", "0.9"],

@@ -143,6 +143,7 @@ def test_inputs_are_kept(name, folder, run, monkeypatch):
             monkeypatch.chdir(room)
             Path("in.npy").write_text("[random]\n" if read.name == "settings" else "input")
             Path("other.npy").write_text("other")
+            Path("traces").mkdir()
             given, victim = form()
             Path(file).parent.mkdir(exist_ok=True)
             os.symlink(Path(victim).absolute(), file)

@@ -24,7 +24,7 @@ REFUSED = [
     ),
     (["--source-column", "nowhere"], "nowhere"),
     (["--group-column", "nowhere"], "nowhere"),
-    (["--label-table", "t.parquet"], "label table: given without --group-column"),
+    (["--label-table", str(SAMPLE)], "label table: given without --group-column"),
     (
         ["--relative-margin", "1.1"],
         "relative margin: got 1.1, expected a finite number from 0 to 1",
