@@ -72,8 +72,6 @@ class RefineKeywords(GuardKeywords, total=False):
     """The fields of `RefineOptions`."""
 
     passes: int
-    least_gain: float
-    seconds: float | None
     temperature: float
     neighbors: int
     source_column: str | None

@@ -7,7 +7,6 @@ from batchplan.lazy import lazily
 if TYPE_CHECKING:
     from batchplan.refinement.objective import Objective as Objective
     from batchplan.refinement.objective import make_objective as make_objective
-    from batchplan.refinement.passes import Passes as Passes
     from batchplan.refinement.passes import Refined as Refined
     from batchplan.refinement.passes import refine_rows as refine_rows
     from batchplan.refinement.plan import improved as improved

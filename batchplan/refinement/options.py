@@ -17,12 +17,6 @@ class RefineOptions(GuardOptions):
     """
 
     passes: int = option(4, "Passes at most; 0 keeps the plan unchanged.", ge=0)
-    least_gain: float = option(
-        0.0, "Stop after a pass that changes the mean loss by less, in nats.", ge=0
-    )
-    seconds: float | None = option(
-        None, "Stop after this time. Results then depend on the machine.", gt=0
-    )
     temperature: float = temperature_option()
     neighbors: int = option(NEIGHBORS, "Nearest neighbours per row.", ge=1)
     source_column: str | None = option(

@@ -1,7 +1,6 @@
 """Passes over pairs of batches that exchange rows to raise the loss."""
 
-import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,27 +13,8 @@ from batchplan.runtime import Runtime, full_float32
 from batchplan.threads import single_threads
 from batchplan.typing import Int64Array
 
+_PARTNERS = 12  # batches that each batch is paired with in a pass, at most
 _BLOCK_BYTES = 1 << 30  # device memory for the blocks of all threads
-
-
-@dataclass(frozen=True, kw_only=True)
-class Passes:
-    """How long to refine.
-
-    Attributes:
-        most: largest number of passes; 0 refines nothing.
-        least_gain: stop after a pass that raises the mean loss by less, in nats.
-        seconds: start no round after this time; None for no limit. Only with this setting do
-            results depend on the speed of the machine.
-        partners: number of batches that each batch is paired with in a pass, at most.
-        search: how hard to try with each pair.
-    """
-
-    most: int
-    least_gain: float = 0.0
-    seconds: float | None = None
-    partners: int = 12
-    search: Search = field(default_factory=Search)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +39,7 @@ def refine_rows(
     objective: Objective,
     affinity: Affinity,
     runtime: Runtime,
-    passes: Passes,
+    passes: int,
 ) -> Refined:
     """Raise the objective by swaps between batches; it never falls.
 
@@ -69,41 +49,35 @@ def refine_rows(
         objective: what to raise.
         affinity: the graph that shows which batches have rows to exchange.
         runtime: device, progress; the number of threads changes only the time.
-        passes: how long to refine.
+        passes: largest number of passes. It stops after a pass that changes nothing.
     """
     rows = rows.copy()
     objective = _placed(objective, runtime)
     count = len(offsets) - 1
     masked = objective.guard.active or len(np.unique(rows)) < len(rows)
     visits = Visits(np.full(count, -1, np.int64))
-    end = None if passes.seconds is None else time.monotonic() + passes.seconds
     clock, done, total = 0, 0, 0.0
-    least = passes.least_gain * 2 * len(rows)
-    with single_threads() as pool, runtime.stage("refine", passes.most) as advance:
-        while done < passes.most and count > 1:
-            candidates = promising_pairs(affinity, rows, offsets, visits, passes.partners)
-            rounds = in_rounds(candidates, count, 2 * passes.partners)
+    with single_threads() as pool, runtime.stage("refine", passes) as advance:
+        while done < passes and count > 1:
+            candidates = promising_pairs(affinity, rows, offsets, visits, _PARTNERS)
+            rounds = in_rounds(candidates, count, 2 * _PARTNERS)
             gained, helped, seen = 0.0, False, []
             for pairs in rounds:
-                if end is not None and time.monotonic() > end:
-                    break
                 gain, changed = improve_round(
-                    rows, offsets, pairs, objective, masked, passes.search, pool
+                    rows, offsets, pairs, objective, masked, Search(), pool
                 )
                 seen.append(np.full(len(pairs), clock))
                 visits.changed[pairs[changed]] = clock + 1  # later than the visit, so visit again
                 clock += 2
                 gained += gain
                 helped |= bool(changed.any())
-            if seen:
-                visits.record(np.concatenate(rounds[: len(seen)]), np.concatenate(seen))
             done += 1
             total += gained
             advance(1)
-            # With a guard, a useful pass may lower the loss of the pairs that count, hence `abs`.
-            if len(seen) < len(rounds) or not helped or abs(gained) < least:
+            if not helped:
                 break
-        advance(passes.most - done)
+            visits.record(np.concatenate(rounds), np.concatenate(seen))
+        advance(passes - done)
     return Refined(rows, total, done)
 
 

@@ -13,7 +13,7 @@ from batchplan.plans.metadata import library_versions, rows_digest
 from batchplan.plans.plan import Plan, data_beside
 from batchplan.refinement.objective import Objective, make_objective, swap_graph
 from batchplan.refinement.options import NEIGHBORS, RefineOptions
-from batchplan.refinement.passes import Passes, refine_rows
+from batchplan.refinement.passes import refine_rows
 from batchplan.refinement.repair import repair_rows
 from batchplan.runtime import Observer, Runtime
 
@@ -65,8 +65,9 @@ def refine_plan(plan: Plan, embeddings: Data, options: RefineOptions, runtime: R
             guard=guard, penalty=options.guard_penalty,
             kinds=source_codes(options.source_column, embeddings, options.label_table),
         )  # fmt: skip
-        passes = Passes(most=options.passes, least_gain=options.least_gain, seconds=options.seconds)
-        refined = improved(refined, embeddings, objective, runtime, passes, options.neighbors)
+        refined = improved(
+            refined, embeddings, objective, runtime, options.passes, options.neighbors
+        )
     before = plan.metadata
     stored = {
         **recorded(options),
@@ -85,7 +86,7 @@ def improved(
     embeddings: Data,
     objective: Objective,
     runtime: Runtime,
-    passes: Passes,
+    passes: int,
     neighbors: int = NEIGHBORS,
 ) -> Plan:
     """Refine a plan by some passes, then separate pairs that break the guard.
@@ -96,7 +97,7 @@ def improved(
     # A copy: for read-only arrays, numba would compile all kernels again.
     rows, offsets = plan.rows, plan.batch_offsets.copy()
     facts: dict[str, float] = {}
-    if passes.most:
+    if passes:
         lists = []
         if not isinstance(embeddings, Candidates):
             lists = neighbor_lists(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import batchplan
 from batchplan.graph.affinity import affinity_graph
 from batchplan.graph.parts import parts_of
-from batchplan.refinement import Passes, make_objective, refine_rows
+from batchplan.refinement import make_objective, refine_rows
 from batchplan.runtime import Runtime, peak_memory
 
 DIM, NEIGHBORS, BATCH, CLUSTER, PASSES = 64, 16, 64, 48, 4
@@ -57,7 +57,7 @@ def main() -> None:
     rows = np.argsort(parts_of(affinity, sizes, runtime), kind="stable")
     split = time.perf_counter()
     offsets = np.append(0, np.cumsum(sizes))
-    made = refine_rows(rows, offsets, objective, affinity, runtime, Passes(most=PASSES))
+    made = refine_rows(rows, offsets, objective, affinity, runtime, PASSES)
     ended = time.perf_counter()
     print(f"edges={len(affinity.indices)}", f"partition_s={split - began:.1f}", end=" ")
     print(f"refine_s={ended - split:.1f}", f"passes={made.passes}", end=" ")

@@ -63,8 +63,6 @@ def test_a_plan_of_older_embeddings_of_the_same_rows(done, plan, pairs):
     [
         (["--passes", -1], "passes: got -1, expected a number of at least 0"),
         (["--neighbors", 0], "neighbors: got 0, expected a number of at least 1"),
-        (["--least-gain", -0.5], "least gain: got -0.5, expected a finite number of at least 0"),
-        (["--seconds", 0], "seconds: got 0.0, expected a finite number above 0"),
         (["--temperature", 0], "temperature: got 0.0, expected a finite number"),
         (["--guard-penalty", -1], "guard penalty: got -1.0, expected a number of at least 0"),
         (["-o", "plan.npy", "--force"], "plan.npy: would overwrite"),

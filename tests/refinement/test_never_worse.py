@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchplan.refinement import Passes, refine_rows
+from batchplan.refinement import refine_rows
 
 SIZES = (1.0, 1e3, 1e6)
 
@@ -42,9 +42,7 @@ def problem(case):
 
 
 def refined(case, rows, offsets):
-    made = refine_rows(
-        rows, offsets, case.objective(), case.affinity(6), case.runtime, Passes(most=3)
-    )
+    made = refine_rows(rows, offsets, case.objective(), case.affinity(6), case.runtime, 3)
     assert np.array_equal(np.sort(made.rows), np.sort(rows))
     return made
 

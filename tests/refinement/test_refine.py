@@ -5,15 +5,15 @@ import pytest
 import torch
 
 from batchplan.data import Embeddings
-from batchplan.refinement import Passes, passes, refine_rows
+from batchplan.refinement import passes, refine_rows
+from batchplan.refinement.kernel import Search
 
 TAUS = (0.01, 0.05, 0.5, 5.0)
 
 
-def refined(case, rows, offsets, affinity=None, **passes):
-    passes = Passes(**{"most": 3, **passes})
+def refined(case, rows, offsets, affinity=None, most=3):
     affinity = affinity or case.affinity()
-    return refine_rows(rows, offsets, case.objective(), affinity, case.runtime, passes)
+    return refine_rows(rows, offsets, case.objective(), affinity, case.runtime, most)
 
 
 def with_ceilings(case):
@@ -42,9 +42,9 @@ MARKED["all"] = lambda case: with_groups(with_ceilings(case))
 MARKED["groups and judge"] = lambda case: with_groups(with_judge(case))
 
 
-def check_gain(case, batch_size, **passes):
+def check_gain(case, batch_size):
     rows, offsets = case.cut(batch_size)
-    made = refined(case, rows, offsets, **passes)
+    made = refined(case, rows, offsets)
     before, after = case.loss(rows, offsets), case.loss(made.rows, offsets)
     assert made.gain == pytest.approx(after - before, rel=1e-4, abs=1e-6 * abs(before))
     assert not np.array_equal(made.rows, rows)
@@ -80,13 +80,13 @@ def test_batches_of_many_sizes(clusters, marks):
     assert sorted(made.rows) == list(range(120))
 
 
-def test_more_passes_and_harder_searches_gain_more(clusters):
+def test_more_passes_and_harder_searches_gain_more(clusters, monkeypatch):
     case = clusters(400, spread=0.8)
     rows, offsets = case.cut(16)
     gains = [refined(case, rows, offsets, most=most).gain for most in (1, 2, 8)]
     assert gains == sorted(gains)
-    timid = passes.Search(top=1, patience=0)
-    assert refined(case, rows, offsets, most=1, search=timid).gain < gains[0]
+    monkeypatch.setattr(passes, "Search", lambda: Search(top=1, patience=0))
+    assert refined(case, rows, offsets, most=1).gain < gains[0]
 
 
 def test_planted_batches_come_together(case):
@@ -189,49 +189,3 @@ def test_threads_and_repeats_do_not_matter(use_threads, clusters, marks):
         assert torch.get_num_threads() == threads
     assert len({one.rows.tobytes() for one in found}) == 1
     assert len({(one.gain, one.passes) for one in found}) == 1
-
-
-class Clock:
-    """A second goes by whenever one looks."""
-
-    def __init__(self):
-        self.now = 0.0
-
-    def monotonic(self):
-        self.now += 1
-        return self.now
-
-
-@pytest.mark.parametrize("seconds", [0, 1, 3, 7])
-def test_time_runs_out(clusters, monkeypatch, seconds):
-    case = clusters(400)
-    rows, offsets = case.cut(8)
-    rounds = []
-    work = passes.improve_round
-    monkeypatch.setattr(passes, "time", Clock())
-    monkeypatch.setattr(passes, "improve_round", lambda *all: (rounds.append(1), work(*all))[1])
-    made = refined(case, rows, offsets, most=50, seconds=seconds)
-    assert len(rounds) == seconds
-    assert sorted(made.rows) == list(range(400))
-    rise = case.loss(made.rows, offsets) - case.loss(rows, offsets)
-    assert made.gain == pytest.approx(rise, rel=1e-4)
-    assert (made.gain > 0) == (seconds > 0)
-
-
-def test_no_time_at_all(clusters):
-    case = clusters(60)
-    rows, offsets = case.cut(8)
-    made = refined(case, rows, offsets, most=100, seconds=1e-9)
-    assert np.array_equal(made.rows, rows)
-    assert made.passes <= 1
-
-
-def test_least_gain_ends_it(clusters):
-    case = clusters(300)
-    rows, offsets = case.cut(8)
-    first, all_of_it = (refined(case, rows, offsets, most=n).gain / 600 for n in (1, 40))
-    made = refined(case, rows, offsets, most=40, least_gain=first * 1.01)
-    assert made.passes == 1
-    made = refined(case, rows, offsets, most=40, least_gain=first * 0.5)
-    assert 1 < made.passes < refined(case, rows, offsets, most=40).passes
-    assert first * 600 < made.gain < all_of_it * 600

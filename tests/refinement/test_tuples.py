@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from batchplan.refinement import Passes, refine_rows, repair_rows
+from batchplan.refinement import refine_rows, repair_rows
 from batchplan.refinement.blocks import BROKEN, SIMILAR
 from batchplan.refinement.masks import masks_of
 from batchplan.refinement.rounds import _logits
@@ -53,9 +53,7 @@ def test_gains_are_those_of_brute_force(clusters, k, ragged, paired, similarity)
     tau = 0.05 if similarity == "cosine" else 1.0
     case = tuples(clusters, k, ragged, paired, similarity=similarity, tau=tau)
     rows, offsets = case.cut(8)
-    refined = refine_rows(
-        rows, offsets, case.objective(), case.affinity(), case.runtime, Passes(most=2)
-    )
+    refined = refine_rows(rows, offsets, case.objective(), case.affinity(), case.runtime, 2)
     gain = case.loss(refined.rows, offsets) - case.loss(rows, offsets)
     assert refined.gain == pytest.approx(gain, rel=1e-4)
     assert gain > 0
@@ -68,7 +66,7 @@ def test_guards_and_temperatures(clusters, tau, limited):
     case = tuples(clusters, ragged=True, tau=tau, ceilings=ceilings, groups=(np.arange(N) // 3,))
     rows, offsets = case.cut(8)
     objective, affinity = case.objective(), case.affinity()
-    refined = refine_rows(rows, offsets, objective, affinity, case.runtime, Passes(most=2))
+    refined = refine_rows(rows, offsets, objective, affinity, case.runtime, 2)
     gain = case.loss(refined.rows, offsets) - case.loss(rows, offsets)
     assert refined.gain == pytest.approx(gain, rel=1e-3, abs=1e-2)
     repaired, broken = repair_rows(refined.rows, offsets, objective, case.runtime)
@@ -125,9 +123,7 @@ def test_same_bytes_with_any_number_of_threads(clusters):
         before = torch.get_num_threads()
         torch.set_num_threads(threads)
         try:
-            refined = refine_rows(
-                rows, offsets, case.objective(), case.affinity(), case.runtime, Passes(most=2)
-            )
+            refined = refine_rows(rows, offsets, case.objective(), case.affinity(), case.runtime, 2)
         finally:
             torch.set_num_threads(before)
         found.append((refined.rows.tobytes(), refined.gain))

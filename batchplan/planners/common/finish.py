@@ -100,8 +100,7 @@ def _refined(
         embeddings, runtime, similarity=options.similarity, temperature=options.temperature,
         guard=draft.guard, penalty=getattr(options, "guard_penalty", None),
     )  # fmt: skip
-    passes = refinement.Passes(most=options.refine)
-    return refinement.improved(plan, embeddings, objective, runtime, passes)
+    return refinement.improved(plan, embeddings, objective, runtime, options.refine)
 
 
 def _whole_steps(

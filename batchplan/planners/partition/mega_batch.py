@@ -21,7 +21,7 @@ from batchplan.options import Tail
 from batchplan.planners.partition.dealing import shares_of
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.refinement.objective import Objective, make_objective, swap_graph
-from batchplan.refinement.passes import Passes, refine_rows
+from batchplan.refinement.passes import refine_rows
 from batchplan.refinement.repair import repair_rows
 from batchplan.runtime import Runtime
 from batchplan.typing import Int64Array
@@ -175,8 +175,7 @@ def refine(
     """The batches of a mega-batch after passes of swaps and the repair of what breaks the guard."""
     objective, graph = prepared.objective, prepared.graph
     offsets = np.append(0, np.cumsum(mega_batch.sizes))
-    passes = Passes(most=options.refine)
-    refined = refine_rows(rows, offsets, objective, graph, runtime, passes)
+    refined = refine_rows(rows, offsets, objective, graph, runtime, options.refine)
     rows, broken = _with_tail(refined.rows, mega_batch), None
     if objective.guard.active:
         offsets = np.append(0, np.cumsum(mega_batch.batch_sizes))
