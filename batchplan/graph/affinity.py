@@ -107,7 +107,7 @@ def affinity_graph(
     with runtime.stage("weigh"):
         directed = _united(np.concatenate(lists, axis=1))
         pattern = [torch.from_numpy(part) for part in directed]
-        united = union_with_transpose(pattern[0], pattern[1], None)
+        united = union_with_transpose(pattern[0], pattern[1])
         indptr, indices = united[0].numpy(), united[1].numpy()
         sample = np.sort(runtime.generator(_SAMPLE).choice(n, min(_SAMPLED, n), replace=False))
         if negatives is None:

@@ -45,7 +45,8 @@ class _Bytes(NamedTuple):
 
 
 # A device stores 8 bytes per candidate, with room for a quarter more than the edges. It unites in
-# parts: 8 bytes before and 16 after. Two strips of 2,048 rows have 512 bytes of bits for each key.
+# parts: 16 bytes before, half of them for the graph before a guard, and 8 after. Two strips of
+# 2,048 rows have 512 bytes of bits for each key.
 _BYTES = {"cpu": _Bytes(24, 24, 0, 256 << 20), "cuda": _Bytes(10, 24, 512, 2 << 30)}
 
 _Collect = Callable[[Bracket, Callable[[int], None]], Candidates]
@@ -143,7 +144,7 @@ def build_graph(
         runtime.note("retry", f"the sampled threshold missed; {stored} of {edges} edges")
         widening *= 4
         score_all = score_all or overtaken
-    return SimilarityGraph(*candidates.finish(weights), symmetric=False, threshold=threshold)
+    return SimilarityGraph(*candidates.finish(weights), threshold)
 
 
 def _require_memory(

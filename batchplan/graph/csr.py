@@ -24,27 +24,24 @@ def square(indptr: NDArray[np.int64], indices: NDArray[Any], values: NDArray[Any
 
 
 def union_with_transpose(
-    indptr: torch.Tensor, indices: torch.Tensor, weights: torch.Tensor | None
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """The union of A and A^T; where both have an entry, the larger weight.
+    indptr: torch.Tensor, indices: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The entries that are in A or A^T.
 
     Args:
         indptr: int64 (N + 1,).
         indices: int32 or int64 (E,), sorted and unique within a row.
-        weights: float32 (E,), or None for a pattern without weights.
 
     Returns:
-        (indptr, indices, weights) of the union, at most 2 E entries.
+        (indptr, indices) of the union, at most 2 E entries.
     """
     if indices.device.type != "cpu":
-        return _union_torch(indptr, indices, weights)
-    values = np.ones(len(indices), np.uint8) if weights is None else as_keys(weights.numpy())
-    matrix = square(indptr.numpy(), indices.numpy(), values)
+        return _union_torch(indptr, indices)
+    matrix = square(indptr.numpy(), indices.numpy(), np.ones(len(indices), np.uint8))
     union = matrix.maximum(matrix.T.tocsr())
     return (
         torch.from_numpy(union.indptr.astype(np.int64, copy=False)),
         torch.from_numpy(union.indices.astype(indices.numpy().dtype, copy=False)),
-        None if weights is None else torch.from_numpy(from_keys(union.data)),
     )
 
 
@@ -81,11 +78,8 @@ def row_of_entry(indptr: torch.Tensor) -> torch.Tensor:
 
 
 def _union_torch(
-    indptr: torch.Tensor,
-    indices: torch.Tensor,
-    weights: torch.Tensor | None,
-    at_once: int = _UNITED,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    indptr: torch.Tensor, indices: torch.Tensor, at_once: int = _UNITED
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Unite rows of about ``at_once`` entries at a time. So a device needs only a few gigabytes
     more than A and the union, which has at most 2 E entries."""
     n, size = indptr.numel() - 1, indices.numel()
@@ -94,47 +88,29 @@ def _union_torch(
         sizes += torch.bincount(part, minlength=n)
     ends = sizes.cumsum(0)
     columns = indices.new_empty(2 * size)
-    merged = None if weights is None else weights.new_empty(2 * size)
     counts = torch.zeros_like(sizes)
     start = filled = 0
     while start < n:
         limit = at_once + (int(ends[start - 1]) if start else 0)
         stop = max(start + 1, int(torch.searchsorted(ends, limit, right=True)))
-        rows, others, values = _both_ways(indptr, indices, weights, start, stop, at_once)
-        keys = (rows - start) * n + others
-        if values is None or merged is None:
-            keys = torch.unique(keys)
-        else:
-            keys, inverse = torch.unique(keys, return_inverse=True)
-            largest = torch.full((keys.numel(),), -torch.inf, device=keys.device)
-            largest.scatter_reduce_(0, inverse, values, "amax")
-            merged[filled : filled + keys.numel()] = largest
+        rows, others = _both_ways(indptr, indices, start, stop, at_once)
+        keys = torch.unique((rows - start) * n + others)
         columns[filled : filled + keys.numel()] = keys % n
         counts[start:stop] = torch.bincount(keys // n, minlength=stop - start)
         filled += keys.numel()
         start = stop
-    united = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-    return united, columns[:filled], None if merged is None else merged[:filled]
+    return torch.cat([counts.new_zeros(1), counts.cumsum(0)]), columns[:filled]
 
 
 def _both_ways(
-    indptr: torch.Tensor,
-    indices: torch.Tensor,
-    weights: torch.Tensor | None,
-    start: int,
-    stop: int,
-    at_once: int,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """int64 rows and columns, and weights, of rows ``start`` to ``stop`` of A and of A^T."""
-    own = slice(int(indptr[start]), int(indptr[stop]))
+    indptr: torch.Tensor, indices: torch.Tensor, start: int, stop: int, at_once: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """int64: the row and the column of each entry of rows ``start`` to ``stop`` of A and of A^T."""
     rows = [start + row_of_entry(indptr[start : stop + 1])]
-    columns = [indices[own].long()]
-    values = [] if weights is None else [weights[own]]
+    columns = [indices[int(indptr[start]) : int(indptr[stop])].long()]
     for first in range(0, indices.numel(), at_once):
         part = indices[first : first + at_once]
         entry = first + ((part >= start) & (part < stop)).nonzero()[:, 0]
         rows.append(indices[entry].long())
         columns.append(torch.searchsorted(indptr, entry, right=True) - 1)
-        if weights is not None:
-            values.append(weights[entry])
-    return torch.cat(rows), torch.cat(columns), torch.cat(values) if values else None
+    return torch.cat(rows), torch.cat(columns)

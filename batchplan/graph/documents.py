@@ -67,8 +67,7 @@ def united_graph(by_document: Iterable[SimilarityGraph], edges: int) -> Similari
         indptr, indices, weights = store.finish(True)
         best = SimilarityGraph(
             indptr.to(best.device), indices.to(best.device),
-            None if weights is None else weights.to(best.device),
-            symmetric=False, threshold=threshold,
+            None if weights is None else weights.to(best.device), threshold,
         )  # fmt: skip
     return best
 

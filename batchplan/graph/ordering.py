@@ -9,7 +9,7 @@ torch give the same permutation.
 import numpy as np
 import torch
 
-from batchplan.errors import InputError
+from batchplan.graph import csr
 from batchplan.graph.similarity_graph import SimilarityGraph
 from batchplan.kernels import njit
 
@@ -17,29 +17,21 @@ _EXPANDED_AT_ONCE = 1 << 26  # neighbours of a level on the device at a time
 
 
 def cuthill_mckee(graph: SimilarityGraph, *, reverse: bool = True) -> torch.Tensor:
-    """The (reverse) Cuthill-McKee permutation of a symmetric graph.
+    """The (reverse) Cuthill-McKee permutation of the union of a graph and its transpose.
 
     Args:
-        graph: a symmetric graph; its device decides which version runs.
+        graph: a directed graph (GCBS section 5.2); its device decides which version runs.
         reverse: reverse the order at the end, as GCBS does (appendix J).
 
     Returns:
         int64 (N,) on the graph's device: the vertex at each position.
-
-    Raises:
-        InputError: the graph is not symmetric.
     """
-    if not graph.symmetric:
-        raise InputError(
-            "cuthill_mckee: got a directed graph, expected a symmetric one; "
-            "call graph.symmetrized() first"
-        )
+    indptr, indices = csr.union_with_transpose(graph.indptr, graph.indices)
     if graph.device.type == "cpu":
-        degrees = graph.degrees().numpy()
-        by_rank = np.argsort(degrees, kind="stable")
-        order = torch.from_numpy(_sequential(graph.indptr.numpy(), graph.indices.numpy(), by_rank))
+        by_rank = np.argsort(np.diff(indptr.numpy()), kind="stable")
+        order = torch.from_numpy(_sequential(indptr.numpy(), indices.numpy(), by_rank))
     else:
-        order = _level_synchronous(graph.indptr, graph.indices)
+        order = _level_synchronous(indptr, indices)
     return order.flip(0) if reverse else order
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.sparse import csr_array
 
 from batchplan.data import Embeddings
 from batchplan.data.rows import load_all_rows
@@ -30,7 +29,6 @@ class SimilarityGraph:
         indptr: int64 (N + 1,); the neighbours of row i are ``indices[indptr[i]:indptr[i + 1]]``.
         indices: int32 (E,), int64 where N demands it; sorted and unique within a row, never i.
         weights: float32 (E,) similarities x_i . y_j, or None.
-        symmetric: whether (j, i) is an edge whenever (i, j) is.
         threshold: the smallest similarity, before `without` removed edges.
 
     The tensors live on one device, ``device``.
@@ -39,7 +37,6 @@ class SimilarityGraph:
     indptr: torch.Tensor
     indices: torch.Tensor
     weights: torch.Tensor | None
-    symmetric: bool
     threshold: float
 
     @property
@@ -49,25 +46,13 @@ class SimilarityGraph:
 
     @property
     def num_edges(self) -> int:
-        """E, the number of stored entries (a symmetric edge counts twice)."""
+        """E, the number of stored entries (an edge in both directions counts twice)."""
         return self.indices.numel()
 
     @property
     def device(self) -> torch.device:
         """The device of the tensors."""
         return self.indices.device
-
-    def degrees(self) -> torch.Tensor:
-        """int64 (N,): neighbours of each row."""
-        return self.indptr.diff()
-
-    def symmetrized(self) -> SimilarityGraph:
-        """The union with its transpose (GCBS section 5.2). A pair that is an edge in both
-        directions gets the larger weight."""
-        if self.symmetric:
-            return self
-        indptr, indices, weights = csr.union_with_transpose(self.indptr, self.indices, self.weights)
-        return SimilarityGraph(indptr, indices, weights, True, self.threshold)
 
     def without(
         self, guard: Guard, embeddings: Embeddings, runtime: Runtime, *, similarity: str = "cosine"
@@ -100,17 +85,7 @@ class SimilarityGraph:
             keep = allowed(self, rules, advance)
         ends = torch.cat([self.indptr.new_zeros(1), keep.cumsum(0)])
         weights = None if self.weights is None else self.weights[keep]
-        return SimilarityGraph(
-            ends[self.indptr], self.indices[keep], weights, self.symmetric, self.threshold
-        )
-
-    def to_scipy(self) -> csr_array:
-        """The matrix for SciPy, with entries of 1 if there are no weights. If the graph is on the
-        CPU and has weights, only ``indptr`` is copied."""
-        data = np.ones(self.num_edges, np.float32)
-        if self.weights is not None:
-            data = self.weights.cpu().numpy()
-        return csr.square(self.indptr.cpu().numpy(), self.indices.cpu().numpy(), data)
+        return SimilarityGraph(ends[self.indptr], self.indices[keep], weights, self.threshold)
 
 
 def _allowed_cpu(

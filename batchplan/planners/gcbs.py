@@ -53,5 +53,5 @@ def gcbs(embeddings: data.Embeddings, options: GcbsOptions, runtime: Runtime) ->
         embeddings, budget, runtime, similarity=options.similarity, weights=weights
     ).without(keep_apart, embeddings, runtime, similarity=options.similarity)
     with runtime.stage("order"):
-        order = graph.cuthill_mckee(edges.symmetrized(), reverse=options.reverse)
+        order = graph.cuthill_mckee(edges, reverse=options.reverse)
     return Draft(rows=order.cpu().numpy(), guard=keep_apart, facts={"edges": edges.num_edges})

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from batchplan.data import Embeddings
-from batchplan.graph import candidates, construction, cuda, neighbors
+from batchplan.graph import candidates, construction, csr, cuda, neighbors
 
 
 def similarities(embeddings, similarity="cosine"):
@@ -47,14 +47,19 @@ class Brute:
         assert graph.indices.dtype == torch.int32
         assert graph.num_edges == edges
         assert graph.num_rows == n
-        assert not graph.symmetric
-        got_rows = np.repeat(np.arange(n), graph.degrees().numpy())
+        got_rows = np.repeat(np.arange(n), graph.indptr.diff().numpy())
         assert np.array_equal(got_rows, rows)
         assert np.array_equal(graph.indices.numpy(), columns)
         assert graph.threshold == S[rows, columns].min()
         if graph.weights is not None:
             assert graph.weights.dtype == torch.float32
             assert np.array_equal(graph.weights.numpy(), S[rows, columns])
+
+    @staticmethod
+    def edges(graph):
+        """The row, column and weight of each edge."""
+        parts = csr.row_of_entry(graph.indptr), graph.indices, graph.weights
+        return [part.numpy() for part in parts]
 
     @staticmethod
     def bytes(graph):

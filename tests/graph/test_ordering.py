@@ -9,8 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-from batchplan import InputError
-from batchplan.graph import SimilarityGraph, cuthill_mckee, ordering
+from batchplan.graph import SimilarityGraph, csr, cuthill_mckee, ordering
 from batchplan.graph.ordering import _component_of, _level_synchronous
 
 
@@ -20,9 +19,13 @@ def graph_of(n, edges):
     keys = np.unique(np.concatenate([pairs[:, 0] * n + pairs[:, 1], pairs[:, 1] * n + pairs[:, 0]]))
     rows, columns = np.divmod(keys, n)
     indptr = np.searchsorted(rows, np.arange(n + 1))
-    return SimilarityGraph(
-        torch.from_numpy(indptr), torch.from_numpy(columns.astype(np.int32)), None, True, 0.0
-    )
+    columns = torch.from_numpy(columns.astype(np.int32))
+    return SimilarityGraph(torch.from_numpy(indptr), columns, None, 0.0)
+
+
+def matrix_of(graph):
+    values = np.ones(graph.num_edges, np.float32)
+    return csr.square(graph.indptr.numpy(), graph.indices.numpy(), values)
 
 
 def reference(graph):
@@ -142,18 +145,21 @@ def test_levels_in_several_pieces(monkeypatch, at_once):
 
 def test_both_index_types():
     graph = graph_of(*grid(6))
-    wide = SimilarityGraph(graph.indptr, graph.indices.long(), None, True, 0.0)
+    wide = SimilarityGraph(graph.indptr, graph.indices.long(), None, 0.0)
     order = cuthill_mckee(wide)
     assert order.dtype == torch.int64
     assert order.tolist() == cuthill_mckee(graph).tolist()
     assert by_levels(wide).tolist() == by_levels(graph).tolist()
 
 
-def test_directed_is_refused():
-    graph = graph_of(3, [(0, 1)])
-    directed = SimilarityGraph(graph.indptr, graph.indices, None, False, 0.0)
-    with pytest.raises(InputError, match="directed"):
-        cuthill_mckee(directed)
+def test_directions_do_not_matter():
+    graph = graph_of(*grid(6))
+    rows = csr.row_of_entry(graph.indptr)
+    kept = graph.indices > rows
+    counts = torch.bincount(rows[kept], minlength=36)
+    indptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+    directed = SimilarityGraph(indptr, graph.indices[kept], None, 0.0)
+    assert torch.equal(cuthill_mckee(directed), cuthill_mckee(graph))
 
 
 def test_equals_scipy_where_nothing_ties():
@@ -166,7 +172,7 @@ def test_equals_scipy_where_nothing_ties():
         if tie:
             continue
         assert cuthill_mckee(graph).tolist() == order[::-1]
-        scipys = reverse_cuthill_mckee(graph.to_scipy().astype(float), symmetric_mode=True)
+        scipys = reverse_cuthill_mckee(matrix_of(graph).astype(float), symmetric_mode=True)
         assert scipys.tolist() == order[::-1]
         compared += 1
         sizes += n
@@ -179,7 +185,7 @@ def test_narrows_the_band_of_a_shuffled_grid():
     n, edges = grid(20)
     graph = graph_of(n, [(number[i], number[j]) for i, j in edges])
     place = np.argsort(cuthill_mckee(graph).numpy())
-    i, j = (torch.repeat_interleave(torch.arange(n), graph.degrees()), graph.indices)
+    i, j = (torch.repeat_interleave(torch.arange(n), graph.indptr.diff()), graph.indices)
     assert np.abs(place[i] - place[j]).max() <= 22
 
 
@@ -242,9 +248,9 @@ def test_components(graph):
     from scipy.sparse.csgraph import connected_components
 
     rank = torch.empty(graph.num_rows, dtype=torch.int64)
-    rank[torch.argsort(graph.degrees(), stable=True)] = torch.arange(graph.num_rows)
+    rank[torch.argsort(graph.indptr.diff(), stable=True)] = torch.arange(graph.num_rows)
     found = _component_of(graph.indptr, graph.indices, rank).numpy()
-    _, expected = connected_components(graph.to_scipy(), directed=False)
+    _, expected = connected_components(matrix_of(graph), directed=False)
     for label in np.unique(expected):
         inside = expected == label
         assert (found[inside] == rank.numpy()[inside].min()).all()
