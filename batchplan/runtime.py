@@ -26,6 +26,7 @@ _UNITS |= {f"{unit}i": 1 << (10 * power) for power, unit in enumerate("kmgt", st
 WARNING = "warning"  # the name of the notes that quiet runs show too
 # What to do if all rows do not fit into memory at once.
 IN_PARTS = "plan with partition and a smaller --mega-batch-rows"
+FEWER = f"use fewer --neighbors, or {IN_PARTS}"  # what to do if all neighbours do not fit
 SCRATCH = "temporary file"  # the name of the note that says where one is, and how large
 CHOICE = "chose"  # the name of the notes that say what was chosen for the user, and why
 PLANNED = "planned"  # the name of the notes of plans that are made one after the other
@@ -175,7 +176,7 @@ class Runtime:
         self,
         need: int,
         what: str,
-        hint: str | Callable[[int], str] = "",
+        hint: str = "",
         device: torch.device | None = None,
     ) -> None:
         """Refuse work that needs more memory than is left, before anything is allocated.
@@ -183,7 +184,7 @@ class Runtime:
         Args:
             need: bytes that will be allocated.
             what: what needs them, in the plural, such as ``bcs: 100 rows of 8 dimensions``.
-            hint: what to do instead of raising ``--memory``; a function takes the bytes left.
+            hint: what to do instead of raising ``--memory``.
             device: where; None for the host.
 
         Raises:
@@ -193,10 +194,9 @@ class Runtime:
         if need <= left:
             return
         kind = "device memory" if device is not None and device.type == "cuda" else "memory"
-        other = hint if isinstance(hint, str) else hint(left)
         raise ResourceError(
             f"{what} need {format_bytes(need)} of {kind} and {format_bytes(left)} is left; raise "
-            f"--memory{f', or {other}' if other else ''}"
+            f"--memory{f', or {hint}' if hint else ''}"
         )
 
     @contextmanager

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from batchplan.lazy import lazily
 
 if TYPE_CHECKING:
-    from batchplan.graph.budget import EdgeBudget as EdgeBudget
     from batchplan.graph.construction import build_graph as build_graph
     from batchplan.graph.neighbors import Neighbors as Neighbors
     from batchplan.graph.neighbors import nearest_neighbors as nearest_neighbors

@@ -19,12 +19,11 @@ import torch
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
-from batchplan.graph.budget import neighbors_that_fit
 from batchplan.graph.csr import square, union_with_transpose
 from batchplan.graph.neighbors import neighbors_both_ways
 from batchplan.guard.guard import Guard
 from batchplan.kernels import njit, place_of
-from batchplan.runtime import Runtime, full_float32
+from batchplan.runtime import FEWER, Runtime, full_float32
 from batchplan.threads import block_height, in_blocks
 
 _BYTES = 140  # per listed neighbour: united both ways, weighed, and cut into parts
@@ -103,7 +102,7 @@ def affinity_graph(
     n = len(x)
     need = _BYTES * n * sum(neighbors.shape[1] for neighbors in lists)
     what = f"partition: {lists[0].shape[1]} neighbours of each of {n} rows"
-    runtime.require_memory(need, what, neighbors_that_fit(0, _BYTES * n * len(lists)))
+    runtime.require_memory(need, what, FEWER)
     with runtime.stage("weigh"):
         directed = _united(np.concatenate(lists, axis=1))
         pattern = [torch.from_numpy(part) for part in directed]

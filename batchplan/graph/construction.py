@@ -16,7 +16,6 @@ import torch
 from batchplan.data import Embeddings
 from batchplan.data.rows import load_rows
 from batchplan.graph import cuda
-from batchplan.graph.budget import EdgeBudget, neighbors_that_fit
 from batchplan.graph.candidates import Candidates
 from batchplan.graph.documents import united_graph
 from batchplan.graph.scan import Block, ScanLimits, scan_cpu
@@ -29,7 +28,7 @@ from batchplan.graph.screen import (
 )
 from batchplan.graph.similarity_graph import SimilarityGraph
 from batchplan.graph.threshold import Bracket, bracket, sample_similarities
-from batchplan.runtime import Runtime, full_float32
+from batchplan.runtime import FEWER, Runtime, full_float32
 from batchplan.threads import block_height, in_order
 
 _TILE = (2048, 1024)  # the product stays in cache until it is scanned
@@ -86,7 +85,7 @@ class _Sweep:
 @full_float32()
 def build_graph(
     embeddings: Embeddings,
-    budget: EdgeBudget,
+    edges: int,
     runtime: Runtime,
     *,
     similarity: str = "cosine",
@@ -96,34 +95,34 @@ def build_graph(
 
     Args:
         embeddings: N pairs of d dimensions.
-        budget: exactly how many entries to keep.
+        edges: how many entries to keep, from 1 to N (N - 1).
         runtime: device, memory budget, progress.
         similarity: ``cosine`` (rows of unit length) or ``dot``.
         weights: keep the similarities; without them most are never computed exactly.
 
     Returns:
-        A graph with ``budget.edges(N)`` edges (i, j), i != j, the largest x_i . y_j as float32;
-        ties go to the lower (i, j). With mined negatives, those of x_i with any document of row j.
+        The edges (i, j), i != j, of the largest x_i . y_j as float32; ties go to the lower (i, j).
+        With mined negatives, those of x_i with any document of row j.
 
     Raises:
-        InputError: a zero row under cosine, or neighbours >= N.
+        InputError: a zero row under cosine.
         ResourceError: the graph would not fit into the memory budget, or there is no such device.
     """
     embeddings.require_similarities(similarity)
     if embeddings.negatives:
         each = (
-            build_graph(pairs, budget, runtime, similarity=similarity)
+            build_graph(pairs, edges, runtime, similarity=similarity)
             for pairs in embeddings.by_document()
         )
-        return united_graph(each, budget.edges(embeddings.num_rows))
+        return united_graph(each, edges)
     normalize = similarity == "cosine"
     n = embeddings.num_rows
-    edges = budget.edges(n)
     spare = edges // 4 + n + (1 << 16)
     devices = runtime.torch_devices()
     dtype = screening_dtype(devices[0])
+    what = f"{edges} edges of the similarity graph of {n} rows x {embeddings.dim}"
     for device in devices:
-        _require_memory(embeddings, edges, dtype, runtime, device)
+        runtime.require_memory(_need(embeddings, edges, dtype, device), what, FEWER, device)
     prepare = _prepare_kernels if cuda.has_kernels(devices[0]) else _prepare_tiles
     task = _Task(embeddings, normalize, edges, spare, dtype)
     with runtime.stage("prepare", 2 * n) as advance:
@@ -145,16 +144,6 @@ def build_graph(
         widening *= 4
         score_all = score_all or overtaken
     return SimilarityGraph(*candidates.finish(weights), threshold)
-
-
-def _require_memory(
-    embeddings: Embeddings, edges: int, dtype: torch.dtype, runtime: Runtime, device: torch.device
-) -> None:
-    n, d = embeddings.y.shape
-    what = f"{edges} edges of the similarity graph of {n} rows x {d}"
-    fixed, edge_bytes = _need(embeddings, 0, dtype, device), _BYTES[device.type].united
-    hint = neighbors_that_fit(fixed, edge_bytes * n)
-    runtime.require_memory(_need(embeddings, edges, dtype, device), what, hint, device)
 
 
 def _need(embeddings: Embeddings, edges: int, dtype: torch.dtype, device: torch.device) -> int:

@@ -18,10 +18,9 @@ from batchplan.graph.neighbor_search import TILE, Search, search
 from batchplan.graph.screen import load_keys, screen_width, screening_dtype
 from batchplan.guard.guard import Guard
 from batchplan.guard.rules import bytes_of_rows, rules_of
-from batchplan.runtime import IN_PARTS, Runtime, full_float32
+from batchplan.runtime import FEWER, Runtime, full_float32
 from batchplan.threads import in_blocks
 
-_FEWER = f"use fewer --neighbors, or {IN_PARTS}"
 _FIXED = 64 << 20  # bytes: kernels, samples
 _THREAD_BYTES = 96 << 20  # a tile, its candidates and those of the sample
 _ROW_BYTES = 16  # floors, bars and limits
@@ -127,7 +126,7 @@ def _on_cpu(
     rows = 4 * d + bytes_of_rows(guard, embeddings)
     rows += screen_width(d, dtype) * dtype.itemsize + _ROW_BYTES * (1 + both)
     need = n * (12 * k * (1 + both) + rows) + _FIXED + _THREAD_BYTES * torch.get_num_threads()
-    runtime.require_memory(need, f"{k} nearest neighbours of each of {n} rows", _FEWER)
+    runtime.require_memory(need, f"{k} nearest neighbours of each of {n} rows", FEWER)
     with runtime.stage("neighbors", n) as advance:
         keys = load_keys(embeddings, device, dtype, normalize, lambda _rows: None)
         rules = rules_of(guard, embeddings, keys.rows, normalize)
@@ -154,7 +153,7 @@ def _on_cuda(
 
     n = embeddings.num_rows
     need = 12 * n * k * (1 + both)
-    runtime.require_memory(need, f"{k} nearest neighbours of each of {n} rows", _FEWER)
+    runtime.require_memory(need, f"{k} nearest neighbours of each of {n} rows", FEWER)
     devices = runtime.torch_devices()
     dtype = screening_dtype(devices[0])
     both_ways = neighbors_on(

@@ -10,13 +10,12 @@ import torch
 
 from batchplan.data import Embeddings
 from batchplan.data.rows import load_all_rows, load_rows
-from batchplan.graph.budget import neighbors_that_fit
 from batchplan.graph.counter_random import below, stream
 from batchplan.graph.neighbors import Neighbors, nearest_neighbors
 from batchplan.guard.guard import Guard
 from batchplan.guard.rules import breaks, bytes_of_rows, dot, rules_of
 from batchplan.kernels import insert, njit
-from batchplan.runtime import Runtime
+from batchplan.runtime import FEWER, Runtime
 from batchplan.threads import in_blocks
 
 _BLOCK = 256  # rows that a thread takes at once
@@ -64,8 +63,7 @@ def proximity_graph(
     neighbor_bytes = 4 + index.itemsize + 8 * exact  # the exact search starts with int64 indices
     rows = n * (4 * d + bytes_of_rows(guard, embeddings) + _ROW_BYTES) + _FIXED
     what = f"proximity graph: {k} neighbours of each of {n} rows x {d}"
-    hint = neighbors_that_fit(rows, neighbor_bytes * n)
-    runtime.require_memory(rows + n * k * neighbor_bytes, what, hint)
+    runtime.require_memory(rows + n * k * neighbor_bytes, what, FEWER)
     if exact:
         nearest = nearest_neighbors(embeddings, k, runtime, similarity=similarity, guard=guard)
         return Neighbors(nearest.indices.astype(index, copy=False), nearest.similarities)

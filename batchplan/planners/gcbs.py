@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from batchplan import data, graph, guard
+from batchplan.errors import InputError
 from batchplan.guard.options import GuardOptions
 from batchplan.options import option
 from batchplan.planners.common.draft import Draft
@@ -46,12 +47,29 @@ def gcbs(embeddings: data.Embeddings, options: GcbsOptions, runtime: Runtime) ->
         InputError: options that do not fit the data, or a zero row under cosine.
         ResourceError: not enough memory, or no such device.
     """
-    budget = graph.EdgeBudget(options.quantile, options.neighbors)
+    count = edge_count(embeddings.num_rows, options)
     keep_apart = guard.guard_of(embeddings, options, runtime)
     weights = keep_apart.ceilings is not None
     edges = graph.build_graph(
-        embeddings, budget, runtime, similarity=options.similarity, weights=weights
+        embeddings, count, runtime, similarity=options.similarity, weights=weights
     ).without(keep_apart, embeddings, runtime, similarity=options.similarity)
     with runtime.stage("order"):
         order = graph.cuthill_mckee(edges, reverse=options.reverse)
     return Draft(rows=order.cpu().numpy(), guard=keep_apart, facts={"edges": edges.num_edges})
+
+
+def edge_count(num_rows: int, options: GcbsOptions) -> int:
+    """Return the number of edges, at least 1. With ``neighbors``, the quantile is 1 - neighbors / N
+    (GCBS appendix J).
+
+    Raises:
+        InputError: ``neighbors`` is not below the number of rows.
+    """
+    if options.neighbors is None:
+        return max(1, round((1 - options.quantile) * num_rows * (num_rows - 1)))
+    if options.neighbors >= num_rows:
+        raise InputError(
+            f"neighbors: got {options.neighbors}, expected fewer than the {num_rows} rows "
+            f"(at most {num_rows - 1})"
+        )
+    return options.neighbors * num_rows

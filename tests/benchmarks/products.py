@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from batchplan.data import Embeddings
-from batchplan.graph import EdgeBudget, build_graph
+from batchplan.graph import build_graph
 from batchplan.graph.screen import screening_dtype
 from batchplan.runtime import Runtime
 
@@ -58,7 +58,7 @@ def measure(data: Path) -> dict[str, object]:
 
 def _graph(x: torch.Tensor, y: torch.Tensor) -> None:
     embeddings = Embeddings.from_arrays(x.numpy(), y.numpy())
-    build_graph(embeddings, EdgeBudget(neighbors=NEIGHBORS), Runtime(device="cpu"), weights=False)
+    build_graph(embeddings, NEIGHBORS * len(x), Runtime(device="cpu"), weights=False)
 
 
 def products(a: torch.Tensor, b: torch.Tensor) -> None:

@@ -38,6 +38,12 @@ class Brute:
     largest = staticmethod(largest)
 
     @staticmethod
+    def count(embeddings, quantile):
+        """How many of the entries off the diagonal are above a quantile."""
+        n = embeddings.num_rows
+        return max(1, round((1 - quantile) * n * (n - 1)))
+
+    @staticmethod
     def check(graph, embeddings, edges, similarity="cosine"):
         """Require the graph to be, entry by entry, the one that brute force finds."""
         n = embeddings.num_rows

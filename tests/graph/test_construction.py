@@ -6,7 +6,7 @@ import torch
 
 from batchplan import InputError
 from batchplan.data import Embeddings
-from batchplan.graph import EdgeBudget, build_graph, construction
+from batchplan.graph import build_graph, construction
 from batchplan.graph.threshold import Bracket
 from batchplan.runtime import Runtime
 
@@ -46,11 +46,10 @@ def edges_only(monkeypatch, spare=None):
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
 def test_equals_brute_force(embeddings, brute, screening, similarity):
     for quantile in (0.7, 0.98):
-        budget = EdgeBudget(quantile)
-        edges = budget.edges(embeddings.num_rows)
-        graph = build_graph(embeddings, budget, CPU, similarity=similarity)
+        edges = brute.count(embeddings, quantile)
+        graph = build_graph(embeddings, edges, CPU, similarity=similarity)
         brute.check(graph, embeddings, edges, similarity)
-        pattern = build_graph(embeddings, budget, CPU, similarity=similarity, weights=False)
+        pattern = build_graph(embeddings, edges, CPU, similarity=similarity, weights=False)
         assert pattern.weights is None
         brute.check(pattern, embeddings, edges, similarity)
 
@@ -59,14 +58,14 @@ def test_equals_brute_force(embeddings, brute, screening, similarity):
 @pytest.mark.parametrize("name", ["gaussian", "integers", "identical"])
 def test_budgets_at_the_ends(data, brute, name, quantile):
     embeddings = data(name)
-    budget = EdgeBudget(quantile)
-    graph = build_graph(embeddings, budget, CPU, weights=False)
-    brute.check(graph, embeddings, budget.edges(embeddings.num_rows))
+    edges = brute.count(embeddings, quantile)
+    graph = build_graph(embeddings, edges, CPU, weights=False)
+    brute.check(graph, embeddings, edges)
 
 
 @pytest.mark.parametrize("neighbors", [1, 7, 202])
 def test_neighbors(data, brute, neighbors):
-    graph = build_graph(data("related"), EdgeBudget(neighbors=neighbors), CPU)
+    graph = build_graph(data("related"), neighbors * 203, CPU)
     brute.check(graph, data("related"), neighbors * 203)
 
 
@@ -76,24 +75,24 @@ def test_few_rows(data, brute, screening, n, d):
     for name in ("single", "gaussian", "line"):
         embeddings = data(name, n, d)
         for edges in range(1, min(n * (n - 1), 7)):
-            budget = EdgeBudget(1 - edges / (n * (n - 1)))
-            graph = build_graph(embeddings, budget, CPU)
+            graph = build_graph(embeddings, edges, CPU)
             brute.check(graph, embeddings, edges)
 
 
 @pytest.mark.parametrize("weights", [True, False])
 @pytest.mark.parametrize("name", ["integers", "hubs", "sorted_clusters", "uniform"])
 def test_tiles_and_threads_change_nothing(data, brute, use_threads, monkeypatch, name, weights):
-    embeddings, budget = data(name), EdgeBudget(0.95)
+    embeddings = data(name)
+    edges = brute.count(embeddings, 0.95)
     results = set()
     for tile, count in [((1024, 1024), 1), ((1024, 1024), 2), ((64, 64), 2), ((7, 192), 1)]:
         monkeypatch.setattr(construction, "_TILE", tile)
         use_threads(count)
-        graph = build_graph(embeddings, budget, CPU, weights=weights)
+        graph = build_graph(embeddings, edges, CPU, weights=weights)
         assert torch.get_num_threads() == count
         results.add(brute.bytes(graph))
     assert len(results) == 1
-    brute.check(graph, embeddings, budget.edges(embeddings.num_rows))
+    brute.check(graph, embeddings, edges)
 
 
 @pytest.mark.parametrize("weights", [True, False])
@@ -108,9 +107,9 @@ def test_crowded_blocks(data, brute, screening, monkeypatch, name, weights):
     monkeypatch.setattr(construction, "_TILE", (1024, 64))
     edges_only(monkeypatch)
     for quantile in (0.5, 0.98):
-        budget = EdgeBudget(quantile)
-        graph = build_graph(embeddings, budget, CPU, weights=weights)
-        brute.check(graph, embeddings, budget.edges(embeddings.num_rows))
+        edges = brute.count(embeddings, quantile)
+        graph = build_graph(embeddings, edges, CPU, weights=weights)
+        brute.check(graph, embeddings, edges)
     assert crowded
 
 
@@ -130,8 +129,8 @@ def wrong_once(monkeypatch, wrong):
 @pytest.mark.parametrize("name", ["gaussian", "uniform", "related", "hubs", "integers"])
 @pytest.mark.parametrize("steps", [1, 100, 1000])
 def test_too_high_a_lower_end(data, brute, screening, monkeypatch, name, weights, steps):
-    embeddings, budget = data(name), EdgeBudget(0.95)
-    edges = budget.edges(embeddings.num_rows)
+    embeddings = data(name)
+    edges = brute.count(embeddings, 0.95)
     S = brute.similarities(embeddings)
     rows, columns = brute.largest(S, edges)
     above = np.unique(S[rows, columns])
@@ -139,7 +138,7 @@ def test_too_high_a_lower_end(data, brute, screening, monkeypatch, name, weights
     asked = wrong_once(monkeypatch, Bracket(lower, np.inf))
     observer = Notes()
     runtime = Runtime(device="cpu", observer=observer)
-    graph = build_graph(embeddings, budget, runtime, weights=weights)
+    graph = build_graph(embeddings, edges, runtime, weights=weights)
     assert asked == [1, 4]
     assert observer.notes == ["retry"]
     brute.check(graph, embeddings, edges)
@@ -149,33 +148,33 @@ def test_too_high_a_lower_end(data, brute, screening, monkeypatch, name, weights
 @pytest.mark.parametrize("steps", [1, 50, 3000])
 def test_too_low_an_upper_end(data, brute, screening, monkeypatch, name, steps):
     """Pairs that were taken for certain, unscored, may be below the true threshold."""
-    embeddings, budget = data(name), EdgeBudget(0.95)
-    edges = budget.edges(embeddings.num_rows)
+    embeddings = data(name)
+    edges = brute.count(embeddings, 0.95)
     S = brute.similarities(embeddings)
     below = np.unique(S[~np.eye(len(S), dtype=bool)])
     threshold = S[brute.largest(S, edges)].min()
     upper = float(below[max(0, np.searchsorted(below, threshold) - steps)])
     lower = float(below[max(0, np.searchsorted(below, upper) - 2000)])
     wrong_once(monkeypatch, Bracket(lower, upper))
-    brute.check(build_graph(embeddings, budget, CPU, weights=False), embeddings, edges)
+    brute.check(build_graph(embeddings, edges, CPU, weights=False), embeddings, edges)
 
 
 @pytest.mark.parametrize("quantile", [0.89, 0.92, 0.94])
 def test_too_low_an_upper_end_in_some_rows_only(data, brute, screening, monkeypatch, quantile):
     """Where the errors are wide none is certain, so the certain ones never exceed the budget."""
-    embeddings, budget = data("uneven"), EdgeBudget(0.95)
-    edges = budget.edges(embeddings.num_rows)
+    embeddings = data("uneven")
+    edges = brute.count(embeddings, 0.95)
     S = brute.similarities(embeddings, "dot")
     lower, upper = np.quantile(S, [0.8, quantile])
     wrong_once(monkeypatch, Bracket(float(lower), float(upper)))
-    graph = build_graph(embeddings, budget, CPU, weights=False, similarity="dot")
+    graph = build_graph(embeddings, edges, CPU, weights=False, similarity="dot")
     brute.check(graph, embeddings, edges, "dot")
 
 
 def test_no_retry_where_the_guess_is_right(data):
     observer = Notes()
     runtime = Runtime(device="cpu", observer=observer)
-    build_graph(data("related"), EdgeBudget(0.95), runtime)
+    build_graph(data("related"), 2050, runtime)
     assert observer.notes == []
     assert observer.steps == {"prepare": [406, 406], "graph": [203, 203]}
 
@@ -187,7 +186,7 @@ def test_rows_of_zeros_under_dot(brute, screening, rows):
     if rows == "x":
         y += np.random.default_rng(0).standard_normal(y.shape).astype(np.float32)
     embeddings = Embeddings.from_arrays(x, y)
-    graph = build_graph(embeddings, EdgeBudget(0.5), CPU, similarity="dot")
+    graph = build_graph(embeddings, 190, CPU, similarity="dot")
     brute.check(graph, embeddings, 190, "dot")
 
 
@@ -195,9 +194,10 @@ def test_rows_of_zeros_under_dot(brute, screening, rows):
 def test_products_too_small_for_float32(brute, quantile):
     """They round to zero, from below to minus zero, which ties with zero."""
     x = np.random.default_rng(0).standard_normal((50, 1)).astype(np.float32) * np.float32(1e-30)
-    embeddings, budget = Embeddings.from_arrays(x), EdgeBudget(quantile)
-    graph = build_graph(embeddings, budget, CPU, similarity="dot")
-    brute.check(graph, embeddings, budget.edges(50), "dot")
+    embeddings = Embeddings.from_arrays(x)
+    edges = brute.count(embeddings, quantile)
+    graph = build_graph(embeddings, edges, CPU, similarity="dot")
+    brute.check(graph, embeddings, edges, "dot")
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1e12, 1e15, 1e17])
@@ -206,31 +206,31 @@ def test_products_of_any_size_under_dot(data, brute, screening, scale):
     x = rng.standard_normal((65, 6)) * scale + rng.choice([0, scale], 6)
     embeddings = Embeddings.from_arrays(x.astype(np.float32))
     for quantile in (0.01, 0.9):
-        budget = EdgeBudget(quantile)
-        graph = build_graph(embeddings, budget, CPU, similarity="dot")
-        brute.check(graph, embeddings, budget.edges(65), "dot")
+        edges = brute.count(embeddings, quantile)
+        graph = build_graph(embeddings, edges, CPU, similarity="dot")
+        brute.check(graph, embeddings, edges, "dot")
 
 
 def test_products_too_large_for_float32():
     x = np.random.default_rng(0).standard_normal((50, 3)).astype(np.float32) * np.float32(1e25)
     with pytest.raises(InputError, match="dot"):
-        build_graph(Embeddings.from_arrays(x), EdgeBudget(0.5), CPU, similarity="dot")
+        build_graph(Embeddings.from_arrays(x), 1225, CPU, similarity="dot")
 
 
 def test_lengths_of_any_size_under_cosine(brute):
     rng = np.random.default_rng(0)
     x = rng.standard_normal((80, 6)) * 10.0 ** rng.uniform(-30, 30, (80, 1))
     embeddings = Embeddings.from_arrays(x.astype(np.float32))
-    graph = build_graph(embeddings, EdgeBudget(0.9), CPU)
-    brute.check(graph, embeddings, EdgeBudget(0.9).edges(80))
+    graph = build_graph(embeddings, 632, CPU)
+    brute.check(graph, embeddings, 632)
 
 
 def test_float16_extremes_under_dot(brute, screening):
     rng = np.random.default_rng(0)
     x = (rng.choice([-1, 1], (80, 6)) * rng.choice([6e-8, 1, 65504], (80, 6))).astype(np.float16)
     embeddings = Embeddings.from_arrays(x)
-    graph = build_graph(embeddings, EdgeBudget(0.8), CPU, similarity="dot")
-    brute.check(graph, embeddings, EdgeBudget(0.8).edges(80), "dot")
+    graph = build_graph(embeddings, 1264, CPU, similarity="dot")
+    brute.check(graph, embeddings, 1264, "dot")
 
 
 def test_sharding_changes_nothing(data, brute, tmp_path):
@@ -242,31 +242,27 @@ def test_sharding_changes_nothing(data, brute, tmp_path):
         for part, (start, stop) in enumerate([(0, 50), (50, 51), (51, 203)]):
             np.save(tmp_path / side / f"{part}.npy", matrix.rows(start, stop))
     shards = load_embeddings([tmp_path / "a"], pair=[tmp_path / "b"])
-    one, other = (build_graph(e, EdgeBudget(0.9), CPU) for e in (whole, shards))
+    one, other = (build_graph(e, 4000, CPU) for e in (whole, shards))
     assert brute.bytes(one) == brute.bytes(other)
 
 
-def test_refusals(data):
+def test_refusals():
     zero = Embeddings.from_arrays(np.eye(4, 3, dtype=np.float32))
     with pytest.raises(InputError, match="zeros"):
-        build_graph(zero, EdgeBudget(0.5), CPU)
-    build_graph(zero, EdgeBudget(0.5), CPU, similarity="dot")
-    with pytest.raises(InputError, match="neighbors"):
-        build_graph(data("line"), EdgeBudget(neighbors=90), CPU)
+        build_graph(zero, 6, CPU)
+    build_graph(zero, 6, CPU, similarity="dot")
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("weights", [True, False])
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
-def test_cuda_equals_cpu(embeddings, weights, similarity):
+def test_cuda_equals_cpu(brute, embeddings, weights, similarity):
+    edges = brute.count(embeddings, 0.95)
     on_cpu, on_gpu = (
-        build_graph(
-            embeddings, EdgeBudget(0.95), Runtime(device=device), similarity=similarity,
-            weights=weights,
-        )
+        build_graph(embeddings, edges, Runtime(device), similarity=similarity, weights=weights)
         for device in ("cpu", "cuda")
-    )  # fmt: skip
+    )
     assert torch.equal(on_cpu.indptr, on_gpu.indptr.cpu())
     assert torch.equal(on_cpu.indices, on_gpu.indices.cpu())
     assert on_cpu.threshold == on_gpu.threshold

@@ -6,7 +6,7 @@ import torch
 
 from batchplan.data import Embeddings
 from batchplan.errors import ResourceError
-from batchplan.graph import EdgeBudget, build_graph, construction, cuda
+from batchplan.graph import build_graph, construction, cuda
 from batchplan.graph.threshold import Bracket
 from batchplan.runtime import Runtime
 
@@ -36,29 +36,30 @@ def workers(monkeypatch, count):
 
 def test_equals_brute_force(embeddings, brute):
     similarity = "dot" if embeddings.dim == 24 else "cosine"
-    budget = EdgeBudget(0.97)
-    graph = build_graph(embeddings, budget, CPU, similarity=similarity)
-    brute.check(graph, embeddings, budget.edges(embeddings.num_rows), similarity)
+    edges = brute.count(embeddings, 0.97)
+    graph = build_graph(embeddings, edges, CPU, similarity=similarity)
+    brute.check(graph, embeddings, edges, similarity)
 
 
 def test_in_half_precision(data, brute, monkeypatch):
     monkeypatch.setattr(construction, "screening_dtype", lambda _device: torch.float16)
     for name in ("related", "line"):
-        graph = build_graph(data(name), EdgeBudget(0.95), CPU)
+        graph = build_graph(data(name), brute.count(data(name), 0.95), CPU)
         brute.check(graph, data(name), graph.num_edges)
 
 
 @pytest.mark.parametrize("quantile", [1e-9, 1 - 1e-9])
 def test_budgets_at_the_ends(data, brute, quantile):
     embeddings = data("integers")
-    graph = build_graph(embeddings, EdgeBudget(quantile), CPU, weights=False)
+    edges = brute.count(embeddings, quantile)
+    graph = build_graph(embeddings, edges, CPU, weights=False)
     assert graph.weights is None
-    brute.check(graph, embeddings, EdgeBudget(quantile).edges(150))
+    brute.check(graph, embeddings, edges)
 
 
 @pytest.mark.parametrize("n", [2, 33])
 def test_few_rows(data, brute, n):
-    graph = build_graph(data("gaussian", n, 7), EdgeBudget(neighbors=1), CPU)
+    graph = build_graph(data("gaussian", n, 7), n, CPU)
     brute.check(graph, data("gaussian", n, 7), n)
 
 
@@ -66,38 +67,42 @@ def test_few_rows(data, brute, n):
 def test_devices_and_strips_change_nothing(data, brute, monkeypatch, name):
     from batchplan.graph.cuda import sweep
 
-    embeddings, budget = data(name), EdgeBudget(0.95)
-    results = {brute.bytes(build_graph(embeddings, budget, CPU))}
+    embeddings = data(name)
+    edges = brute.count(embeddings, 0.95)
+    results = {brute.bytes(build_graph(embeddings, edges, CPU))}
     monkeypatch.setattr(sweep, "_height", lambda *_: 60)
     for count in (1, 3):
         workers(monkeypatch, count)
-        results.add(brute.bytes(build_graph(embeddings, budget, CPU)))
+        results.add(brute.bytes(build_graph(embeddings, edges, CPU)))
     monkeypatch.undo()
-    results.add(brute.bytes(build_graph(embeddings, budget, CPU)))  # as the CPU does it
+    results.add(brute.bytes(build_graph(embeddings, edges, CPU)))  # as the CPU does it
     assert len(results) == 1
 
 
 def test_rows_of_x_that_are_not_kept(data, brute, monkeypatch):
-    embeddings, budget = data("related"), EdgeBudget(0.95)
+    embeddings = data("related")
+    edges = brute.count(embeddings, 0.95)
     monkeypatch.setitem(construction._BYTES, "cuda", construction._Bytes(10, 24, 512, 1 << 60))
-    brute.check(build_graph(embeddings, budget, CPU), embeddings, budget.edges(203))
+    brute.check(build_graph(embeddings, edges, CPU), embeddings, edges)
 
 
 @pytest.mark.parametrize("name", ["integers", "identical", "sorted_clusters"])
 def test_strips_with_far_more_candidates_than_fit(data, brute, monkeypatch, name):
-    embeddings, budget = data(name), EdgeBudget(0.8)
+    embeddings = data(name)
+    edges = brute.count(embeddings, 0.8)
     n = embeddings.num_rows
     sizes(monkeypatch, spare=n, _LISTED=2000, _KEPT=4000)
     workers(monkeypatch, 2)
-    brute.check(build_graph(embeddings, budget, CPU), embeddings, budget.edges(n))
+    brute.check(build_graph(embeddings, edges, CPU), embeddings, edges)
 
 
 def test_a_wrong_guess_is_widened(data, brute, monkeypatch):
-    embeddings, budget = data("uniform"), EdgeBudget(0.95)
+    embeddings = data("uniform")
+    edges = brute.count(embeddings, 0.95)
     similarities = brute.similarities(embeddings)
     guesses = [Bracket(float(np.quantile(similarities, 0.97)), np.inf), Bracket(-np.inf, np.inf)]
     monkeypatch.setattr(construction, "bracket", lambda *_: guesses.pop(0))
-    brute.check(build_graph(embeddings, budget, CPU), embeddings, budget.edges(203))
+    brute.check(build_graph(embeddings, edges, CPU), embeddings, edges)
     assert not guesses
 
 
@@ -107,7 +112,7 @@ def test_rows_of_zeros_under_dot(brute, rows):
     if rows == "x":
         y += np.random.default_rng(0).standard_normal(y.shape).astype(np.float32)
     embeddings = Embeddings.from_arrays(x, y)
-    graph = build_graph(embeddings, EdgeBudget(0.5), CPU, similarity="dot")
+    graph = build_graph(embeddings, 190, CPU, similarity="dot")
     brute.check(graph, embeddings, 190, "dot")
 
 
@@ -115,11 +120,11 @@ def test_rows_of_zeros_under_dot(brute, rows):
 def test_products_of_any_size_under_dot(brute, scale):
     x = np.random.default_rng(0).standard_normal((65, 6)) * scale
     embeddings = Embeddings.from_arrays(x.astype(np.float32))
-    graph = build_graph(embeddings, EdgeBudget(0.9), CPU, similarity="dot")
+    graph = build_graph(embeddings, 416, CPU, similarity="dot")
     brute.check(graph, embeddings, graph.num_edges, "dot")
 
 
 def test_triton_is_missing(data, monkeypatch):
     monkeypatch.setattr(cuda, "find_spec", lambda _name: None)
     with pytest.raises(ResourceError, match="pip install triton"):
-        build_graph(data("line"), EdgeBudget(0.5), CPU)
+        build_graph(data("line"), 4005, CPU)

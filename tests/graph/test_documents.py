@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from batchplan.data import Embeddings
-from batchplan.graph import EdgeBudget, build_graph
+from batchplan.graph import build_graph
 from batchplan.graph.affinity import affinity_graph
 from batchplan.graph.neighbors import neighbors_both_ways
 from batchplan.guard.guard import Guard, make_guard
@@ -105,8 +105,7 @@ def test_edges_are_the_largest_products(brute, kind, paired):
     data, tiles = tuples(kind, paired=paired)
     largest = tiles.max(axis=0)
     np.fill_diagonal(largest, -np.inf)
-    budget = EdgeBudget(neighbors=7)
-    graph = build_graph(data, budget, Runtime("cpu"), similarity="dot")
+    graph = build_graph(data, 7 * 120, Runtime("cpu"), similarity="dot")
     order = np.argsort(-largest, axis=None, kind="stable")[: 7 * 120]
     expected = {divmod(int(place), 120) for place in order}
     edges = {(i, j): weight for i, j, weight in zip(*brute.edges(graph), strict=True)}
@@ -122,7 +121,7 @@ def test_the_guard_of_a_graph(brute):
     data, tiles = tuples("ties")
     largest = tiles.max(axis=0)
     guard = make_guard(data, Runtime("cpu"), similarity="dot", max_score=12.0)
-    graph = build_graph(data, EdgeBudget(neighbors=20), Runtime("cpu"), similarity="dot")
+    graph = build_graph(data, 20 * 120, Runtime("cpu"), similarity="dot")
     kept = graph.without(guard, data, Runtime("cpu"), similarity="dot")
     broken = np.maximum(largest, largest.T) >= 12
     for codes in guard.codes():

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from batchplan.data import Embeddings
-from batchplan.graph import EdgeBudget, build_graph, csr, nearest_neighbors
+from batchplan.graph import build_graph, csr, nearest_neighbors
 from batchplan.runtime import Runtime
 
 pytestmark = [
@@ -30,12 +30,12 @@ def near(one, other):
 
 
 def test_graph(large):
-    budget = EdgeBudget(neighbors=40)
-    on_cpu, on_gpu = (build_graph(large, budget, Runtime(device=name)) for name in ("cpu", "cuda"))
+    edges = 40 * large.num_rows
+    on_cpu, on_gpu = (build_graph(large, edges, Runtime(device=name)) for name in ("cpu", "cuda"))
     assert torch.equal(on_cpu.indptr, on_gpu.indptr.cpu())
     assert torch.equal(on_cpu.indices, on_gpu.indices.cpu())
     assert near(on_cpu.weights, on_gpu.weights.cpu())
-    again = build_graph(large, budget, Runtime(device="cuda"))
+    again = build_graph(large, edges, Runtime(device="cuda"))
     assert torch.equal(again.indices, on_gpu.indices)
     assert torch.equal(again.weights, on_gpu.weights)
     united = [csr.union_with_transpose(one.indptr, one.indices) for one in (on_cpu, on_gpu)]
@@ -52,8 +52,8 @@ def test_neighbors(large):
 
 
 def test_one_card_of_several(large):
-    budget = EdgeBudget(neighbors=10)
-    graphs = [build_graph(large, budget, Runtime(device=name)) for name in ("cuda", "cuda:0")]
+    edges = 10 * large.num_rows
+    graphs = [build_graph(large, edges, Runtime(device=name)) for name in ("cuda", "cuda:0")]
     assert torch.equal(graphs[0].indptr.cpu(), graphs[1].indptr.cpu())
     assert torch.equal(graphs[0].indices.cpu(), graphs[1].indices.cpu())
     assert torch.equal(graphs[0].weights.cpu(), graphs[1].weights.cpu())

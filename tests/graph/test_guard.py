@@ -7,7 +7,6 @@ import torch
 import batchplan
 from batchplan.errors import InputError, ResourceError
 from batchplan.graph import (
-    EdgeBudget,
     build_graph,
     nearest_neighbors,
     neighbor_search,
@@ -19,6 +18,7 @@ from batchplan.guard.options import GuardOptions
 from batchplan.runtime import Runtime
 
 CPU = Runtime(device="cpu")
+EDGES = 6705  # three in ten of all pairs of 150 rows
 
 
 def data(kind, n=150, d=10):
@@ -227,7 +227,7 @@ def test_edges(brute, monkeypatch, kind, limit, device_code):
         monkeypatch.setattr(similarity_graph, "_EDGES", 100)
     monkeypatch.setattr(similarity_graph, "_ROWS", 32)
     embeddings, similarity, guard, bad = made(kind, limit)
-    graph = build_graph(embeddings, EdgeBudget(0.7), CPU, similarity=similarity)
+    graph = build_graph(embeddings, EDGES, CPU, similarity=similarity)
     kept = graph.without(guard, embeddings, CPU, similarity=similarity)
     before, after = brute.edges(graph), brute.edges(kept)
     allowed = ~bad[before[0], before[1]]
@@ -242,7 +242,7 @@ def test_codes_need_no_weights():
     embeddings, similarity, _, _ = made("dot", {})
     guard = Guard(None, (groups_of(150),))
     plain, weighted = (
-        build_graph(embeddings, EdgeBudget(0.7), CPU, similarity=similarity, weights=weights)
+        build_graph(embeddings, EDGES, CPU, similarity=similarity, weights=weights)
         for weights in (False, True)
     )
     one = plain.without(guard, embeddings, CPU)
@@ -254,7 +254,7 @@ def test_codes_need_no_weights():
 
 def test_a_guard_of_nothing_changes_nothing():
     embeddings, similarity, _, _ = made("dot", {})
-    graph = build_graph(embeddings, EdgeBudget(0.7), CPU, similarity=similarity, weights=False)
+    graph = build_graph(embeddings, EDGES, CPU, similarity=similarity, weights=False)
     assert graph.without(Guard(), embeddings, CPU, similarity=similarity) is graph
     for find in (nearest_neighbors, lambda *a, **b: proximity_graph(a[0], 40, *a[1:], **b)):
         one = find(embeddings, 9, CPU, similarity=similarity)
@@ -265,7 +265,7 @@ def test_a_guard_of_nothing_changes_nothing():
 
 def test_a_graph_may_lose_every_edge():
     embeddings = batchplan.load_embeddings(np.ones((20, 3), np.float32))
-    graph = build_graph(embeddings, EdgeBudget(0.5), CPU, weights=False)
+    graph = build_graph(embeddings, 190, CPU, weights=False)
     empty = graph.without(make_guard(embeddings, CPU), embeddings, CPU)
     assert empty.num_edges == 0
 
@@ -278,7 +278,7 @@ def test_threads_do_not_matter(use_threads, limit):
         use_threads(threads)
         near = nearest_neighbors(embeddings, 9, CPU, similarity=similarity, guard=guard)
         some = proximity_graph(embeddings, 60, 9, CPU, similarity=similarity, guard=guard)
-        graph = build_graph(embeddings, EdgeBudget(0.7), CPU, similarity=similarity)
+        graph = build_graph(embeddings, EDGES, CPU, similarity=similarity)
         kept = graph.without(guard, embeddings, CPU, similarity=similarity)
         parts = [near.indices, near.similarities, some.indices, some.similarities]
         parts += [kept.indptr.numpy(), kept.indices.numpy(), kept.weights.numpy()]
@@ -301,7 +301,7 @@ def test_refusals():
 
 def test_refuses_what_cannot_fit(monkeypatch):
     embeddings, similarity, guard, _ = made("cosine", {"absolute_margin": 0.1})
-    graph = build_graph(embeddings, EdgeBudget(0.7), CPU, similarity=similarity)
+    graph = build_graph(embeddings, EDGES, CPU, similarity=similarity)
     monkeypatch.setattr(Runtime, "memory_left", lambda self, device=None: 8 * 150 * 10 - 1)
     with pytest.raises(ResourceError, match=r"guard: the rows of both sides need 12\.0 KB"):
         graph.without(guard, embeddings, CPU, similarity=similarity)

@@ -7,10 +7,11 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 
 from batchplan import ResourceError
 from batchplan.data import Embeddings
-from batchplan.graph import EdgeBudget, build_graph, construction
+from batchplan.graph import build_graph, construction
 from batchplan.runtime import Runtime
 
 N, D = 2000, 16
@@ -29,13 +30,13 @@ def left(monkeypatch, size):
 
 def refused(embeddings, neighbors, runtime=None):
     with pytest.raises(ResourceError) as error:
-        build_graph(embeddings, EdgeBudget(neighbors=neighbors), runtime or Runtime(device="cpu"))
+        build_graph(embeddings, neighbors * N, runtime or Runtime(device="cpu"))
     message = str(error.value)
     assert "\n" not in message
     return message
 
 
-def test_names_what_is_needed_left_and_what_fits(embeddings, monkeypatch, brute):
+def test_names_what_is_needed_and_left(embeddings, monkeypatch):
     allocated = []
     load = construction.load_keys
     monkeypatch.setattr(construction, "load_keys", lambda *a: (allocated.append(a), load(*a))[1])
@@ -44,20 +45,22 @@ def test_names_what_is_needed_left_and_what_fits(embeddings, monkeypatch, brute)
     assert not allocated
     assert f"{1900 * N} edges of the similarity graph of {N} rows x {D} need" in message
     assert re.search(r"need \d+\.\d MB of memory and 300\.0 MB is left", message)
-    fits = int(re.search(r"at most --neighbors (\d+)$", message)[1])
-    assert 500 < fits < 900
-    assert refused(embeddings, fits + 1).endswith(f"--neighbors {fits}")
-    graph = build_graph(embeddings, EdgeBudget(neighbors=fits), Runtime(device="cpu"))
-    assert graph.num_edges == fits * N
+    assert "or use fewer --neighbors" in message
+    cpu = torch.device("cpu")
+    need = construction._need(embeddings, 600 * N, construction.screening_dtype(cpu), cpu)
+    assert 1 << 28 < need < 300_000_000
+    left(monkeypatch, need - 1)
+    refused(embeddings, 600)
+    assert not allocated
+    left(monkeypatch, need)
+    assert build_graph(embeddings, 600 * N, Runtime(device="cpu")).num_edges == 600 * N
     assert allocated
 
 
 @pytest.mark.parametrize("size", [0, -5, 1000, construction._BYTES["cpu"].fixed])
 def test_nothing_fits(embeddings, monkeypatch, size):
     left(monkeypatch, size)
-    message = refused(embeddings, 1)
-    assert "not even one neighbour per row fits" in message
-    assert "-5" not in message
+    assert "-5" not in refused(embeddings, 1)
 
 
 def test_a_budget_of_the_caller(embeddings):
@@ -71,6 +74,7 @@ import numpy as np
 from batchplan import plan
 from batchplan.data import Embeddings
 from batchplan.errors import ResourceError
+from batchplan.graph.construction import _BYTES
 from batchplan.runtime import resident_memory
 
 def status(name):
@@ -83,10 +87,12 @@ def data(n):
 plan(data(300), planner="gcbs", device="cpu", neighbors=20)  # compile first
 embeddings = data(6000)
 memory = resident_memory() + (256 << 20) + (200 << 20)
+fits = (200 << 20) // (6000 * _BYTES["cpu"].united)
 try:
-    plan(embeddings, planner="gcbs", device="cpu", neighbors=5999, memory=memory)
-except ResourceError as error:
-    fits = int(str(error).partition("--neighbors ")[2].split()[0])
+    plan(embeddings, planner="gcbs", device="cpu", neighbors=fits + 50, memory=memory)
+    raise SystemExit("it fits")
+except ResourceError:
+    pass
 open("/proc/self/clear_refs", "w").write("5")  # the peak starts anew, after the compiler's
 before, memory_before = status("VmRSS"), resident_memory()
 made = plan(embeddings, planner="gcbs", device="cpu", neighbors=fits - 50, memory=memory)

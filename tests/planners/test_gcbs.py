@@ -7,10 +7,11 @@ import pytest
 
 from batchplan import InputError, ResourceError
 from batchplan.data import load_embeddings
-from batchplan.graph import EdgeBudget, build_graph
+from batchplan.graph import build_graph
 from batchplan.graph.csr import row_of_entry
 from batchplan.guard.guard import make_guard
 from batchplan.planners import plan
+from batchplan.planners.gcbs import GcbsOptions, edge_count
 from batchplan.runtime import Runtime
 
 from .conftest import batch_of_row
@@ -59,8 +60,7 @@ def test_metrics_are_those_of_brute_force(embeddings, tail, batch_order):
         tail=tail,
         batch_order=batch_order,
     )
-    count = EdgeBudget(0.95).edges(90)
-    rows, columns = edges_of(embeddings, count)
+    rows, columns = edges_of(embeddings, 401)
     alike = equal_rows(embeddings)
     np.fill_diagonal(alike, False)
     equal = alike[rows, columns]
@@ -107,7 +107,9 @@ def test_sample_data():
     made = plan(embeddings, planner="gcbs", device="cpu", quantile=0.99, batch_size=64)
     baseline = plan(embeddings, planner="random", batch_size=64)
     runtime = Runtime(device="cpu")
-    graph = build_graph(embeddings, EdgeBudget(0.99), runtime, weights=False)
+    graph = build_graph(
+        embeddings, edge_count(2048, GcbsOptions(quantile=0.99)), runtime, weights=False
+    )
     graph = graph.without(make_guard(embeddings, runtime), embeddings, runtime)
     edges = row_of_entry(graph.indptr), graph.indices
     assert made.metadata.metrics["edges"] == len(graph.indices)
@@ -142,6 +144,23 @@ def test_the_seed_orders_batches_only(make):
         plan(make(90), planner="gcbs", device="cpu", batch_size=9, seed=seed) for seed in (0, 1)
     )
     assert np.array_equal(one.rows, other.rows)
+
+
+@pytest.mark.parametrize(
+    ("quantile", "n", "edges"),
+    [
+        (0.999, 1000, 999),
+        (0.5, 5, 10),
+        (0.9, 11, 11),
+        (0.999, 2, 1),  # never empty
+        (1 - 1e-12, 1000, 1),
+        (1e-12, 1000, 999_000),
+        (5e-324, 3, 6),  # never more than there are
+        (0.99, 10**6, 9_999_990_000),
+    ],
+)
+def test_quantile(quantile, n, edges):
+    assert edge_count(n, GcbsOptions(quantile=quantile)) == edges
 
 
 @pytest.mark.parametrize(

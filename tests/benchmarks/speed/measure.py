@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 
 import batchplan
-from batchplan.graph import EdgeBudget, build_graph
+from batchplan.graph import build_graph
 from batchplan.graph.affinity import neighbor_lists
 from batchplan.graph.screen import screening_dtype
 from batchplan.guard.guard import make_guard
@@ -86,7 +86,7 @@ def steps(embeddings: batchplan.Embeddings) -> dict[str, Callable[[Stopwatch], A
 
     return {
         "graph": lambda watch: build_graph(
-            embeddings, EdgeBudget(neighbors=512), Runtime("cpu", observer=watch), weights=False
+            embeddings, 512 * embeddings.num_rows, Runtime("cpu", observer=watch), weights=False
         ),
         "neighbors": neighbors,
         "guarded neighbors": lambda watch: neighbors(watch, guard),
