@@ -12,7 +12,6 @@ from batchplan.data.embeddings import Embeddings
 from batchplan.data.matrix import RowMatrix
 from batchplan.errors import InputError
 from batchplan.guard.ceilings import ceilings_of, usual_positive, usual_rows
-from batchplan.options import USUAL_MARGIN
 from batchplan.runtime import Runtime
 from batchplan.typing import Float32Array, Float64Array, Int64Array
 
@@ -47,26 +46,6 @@ class GuardEffect:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MinedNegatives:
-    """Facts about mined negatives.
-
-    Attributes:
-        per_row: k, the largest number of negatives of a row.
-        missing: number of negatives that rows with fewer than k lack.
-        similarity: percentiles of the similarity to the own anchor.
-        false: number of likely false negatives. Their similarity to the anchor is at least 90% of
-            that of the positive.
-        rows_affected: share of the rows with false negatives.
-    """
-
-    per_row: int
-    missing: int
-    similarity: dict[str, float]
-    false: int
-    rows_affected: float
-
-
-@dataclass(frozen=True, kw_only=True)
 class Description:
     """Facts about embeddings.
 
@@ -89,7 +68,6 @@ class Description:
             `SCORE_PERCENTS` of the positives, rounded to two digits. All exclude equal rows. With
             mined negatives, the similarity of two rows is the largest of an anchor of one and any
             document of the other.
-        mined_negatives: None without any.
     """
 
     num_rows: int
@@ -107,15 +85,10 @@ class Description:
     duplicates: dict[str, int]
     hardest_to_positive: dict[str, float]
     guards: list[GuardEffect]
-    mined_negatives: MinedNegatives | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields as JSON values, in this order, without ``mined_negatives`` if it is
-        None."""
-        document = asdict(self)
-        if self.mined_negatives is None:
-            del document["mined_negatives"]
-        return document
+        """Return all fields as JSON values, in this order."""
+        return asdict(self)
 
 
 def describe(
@@ -140,7 +113,7 @@ def describe(
     n, x, y = embeddings.num_rows, embeddings.x, embeddings.y
     generator = runtime.generator()
     distances = generator.choice(n - 1, min(n - 1, -(-_NEGATIVES // n)), replace=False) + 1
-    lengths, positive, negatives, mined = _similarities(embeddings, similarity, distances, runtime)
+    lengths, positive, negatives = _similarities(embeddings, similarity, distances, runtime)
     sample = sampled_rows(generator, n)
     with runtime.stage("duplicates", n * (1 + embeddings.paired)) as advance:
         codes = {"x": duplicate_codes(x, advance)}
@@ -166,33 +139,17 @@ def describe(
         duplicates={side: int((equal >= 0).sum()) for side, equal in codes.items()},
         hardest_to_positive=_percentiles(ratios) if len(ratios) else {},
         guards=guards,
-        mined_negatives=_mined(embeddings, positive, mined) if len(mined) else None,
-    )
-
-
-def _mined(embeddings: Embeddings, positive: Float64Array, values: Float64Array) -> MinedNegatives:
-    """Return facts about mined negatives with these similarities, (k, N), to their anchors."""
-    there = np.ones(values.shape, np.bool_) if embeddings.missing is None else ~embeddings.missing
-    ceilings = ceilings_of(positive, relative_margin=USUAL_MARGIN)
-    false = (values >= ceilings) & there
-    return MinedNegatives(
-        per_row=len(values),
-        missing=int((~there).sum()),
-        similarity=_percentiles(values[there]),
-        false=int(false.sum()),
-        rows_affected=float(false.any(axis=0).mean()),
     )
 
 
 def _similarities(
     embeddings: Embeddings, similarity: str, distances: Int64Array, runtime: Runtime
-) -> tuple[Float64Array, Float64Array, Float32Array, Float64Array]:
-    """Return lengths of x and y (2, N), x_i . y_i (N,), x_i . y_j for j = i + each distance (N, D),
-    and the similarities of mined negatives to their anchors (k, N)."""
+) -> tuple[Float64Array, Float64Array, Float32Array]:
+    """Return lengths of x and y (2, N), x_i . y_i (N,), and x_i . y_j for j = i + each distance
+    (N, D)."""
     n, x, y = embeddings.num_rows, embeddings.x, embeddings.y
     lengths, positive = np.empty((2, n)), np.empty(n)
     negatives = np.empty((n, distances.size), np.float32)
-    mined = np.empty((len(embeddings.negatives), n))
     whole = 4 * y.shape[1] * n <= _HELD_BYTES
     held = _rows(y, np.arange(n), similarity)[0] if whole else None
     with runtime.stage("inspect", n) as advance:
@@ -206,10 +163,8 @@ def _similarities(
                 ahead = (here + distance) % n
                 b = _rows(y, ahead, similarity)[0] if held is None else held[ahead]
                 negatives[start:stop, k] = np.einsum("nd,nd->n", a, b)
-            for k, matrix in enumerate(embeddings.negatives):
-                mined[k, start:stop] = np.einsum("nd,nd->n", a, _rows(matrix, here, similarity)[0])
             advance(stop - start)
-    return lengths, positive, negatives, mined
+    return lengths, positive, negatives
 
 
 def sampled_rows(generator: np.random.Generator, num_rows: int) -> Int64Array:
