@@ -50,11 +50,15 @@ def in_order(
             yield running.popleft().result()
 
 
+def silent(_steps: int) -> None:
+    """Report no progress."""
+
+
 def in_blocks(
     work: Callable[[int, int], object],
     count: int,
     step: int,
-    advance: Callable[[int], None],
+    advance: Callable[[int], None] = silent,
     device: torch.device | None = None,
 ) -> None:
     """Run ``work(start, stop)`` on each block of ``step`` of ``count`` rows: with `in_order` on the

@@ -125,7 +125,7 @@ def affinity_graph(
         def weigh(start: int, stop: int) -> None:
             _weigh(start, stop, indptr, indices, sides, 1 / temperature, forth, back, weights)
 
-        in_blocks(weigh, n, block_height(n, _ROWS_AT_ONCE), lambda _rows: None)
+        in_blocks(weigh, n, block_height(n, _ROWS_AT_ONCE))
         if (weights == 0).any():  # they are above 0 otherwise
             ends = np.append(0, np.cumsum(weights > 0))
             indptr, indices = ends[indptr], indices[weights > 0]

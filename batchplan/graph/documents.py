@@ -41,7 +41,7 @@ def united_lists(by_document: Iterable[Lists]) -> Lists:
     for other in lists:
         out = np.empty_like(best[0]), np.empty_like(best[1])
         work = partial(_unite, best, other, out)
-        in_blocks(work, len(out[0]), _ROWS, _unheard)
+        in_blocks(work, len(out[0]), _ROWS)
         best = out
     return best
 
@@ -79,10 +79,6 @@ def _maximum(graph: SimilarityGraph) -> csr_array:
         part.cpu().numpy() for part in (graph.indptr, graph.indices, graph.weights)
     )
     return csr.square(indptr, indices, csr.as_keys(weights))
-
-
-def _unheard(_rows: int) -> None:
-    """Uniting takes little time and reports no progress."""
 
 
 @njit

@@ -30,7 +30,7 @@ from batchplan.graph.screen import Keys, Queries, queries_from, sure_entry
 from batchplan.graph.shortlists import Shortlists, sink
 from batchplan.guard.rules import Rules, apart, breaks, dot, exact_dot
 from batchplan.kernels import AHEAD, LANES, njit, prefetch, reaching, trailing_zeros
-from batchplan.threads import block_height, in_blocks
+from batchplan.threads import block_height, in_blocks, silent
 
 TILE = 1024  # columns, and at most twice as many rows; the product is scanned while in cache
 _SAMPLED, _MOST_SAMPLED = 1024, 4096  # rows that floors are guessed from
@@ -109,14 +109,10 @@ def search(
     _sweep(problem, all_rows, all_rows, forward, backward, sample, advance)
     if forward is not None and (rows := forward.short()).size:
         forward.begin(rows, np.full(len(rows), -inf, np.float32))
-        _sweep(problem, rows, all_rows, forward, None, None, _unreported)
+        _sweep(problem, rows, all_rows, forward, None, None, silent)
     if backward is not None and (columns := backward.short()).size:
         backward.begin(columns, np.full(len(columns), -inf, np.float32))
-        _sweep(problem, all_rows, columns, None, backward, None, _unreported)
-
-
-def _unreported(_steps: int) -> None:
-    """A second pass over few rows reports no progress."""
+        _sweep(problem, all_rows, columns, None, backward, None, silent)
 
 
 def _width(*both: Shortlists | None) -> int:
@@ -142,7 +138,7 @@ def _guess_columns(problem: Search, lists: Shortlists, sample: Indices) -> None:
         values = tile.float().add_(problem.middle).sub_(queries.error)
         _set_floors(lists, values, np.arange(start, stop), sample, n, rules)
 
-    in_blocks(work, n, TILE, _unreported)
+    in_blocks(work, n, TILE)
 
 
 def _set_floors(

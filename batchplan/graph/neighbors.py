@@ -19,7 +19,7 @@ from batchplan.graph.screen import load_keys, screen_width, screening_dtype
 from batchplan.guard.guard import Guard
 from batchplan.guard.rules import bytes_of_rows, rules_of
 from batchplan.runtime import FEWER, Runtime, full_float32
-from batchplan.threads import in_blocks
+from batchplan.threads import in_blocks, silent
 
 _FIXED = 64 << 20  # bytes: kernels, samples
 _THREAD_BYTES = 96 << 20  # a tile, its candidates and those of the sample
@@ -128,14 +128,14 @@ def _on_cpu(
     need = n * (12 * k * (1 + both) + rows) + _FIXED + _THREAD_BYTES * torch.get_num_threads()
     runtime.require_memory(need, f"{k} nearest neighbours of each of {n} rows", FEWER)
     with runtime.stage("neighbors", n) as advance:
-        keys = load_keys(embeddings, device, dtype, normalize, lambda _rows: None)
+        keys = load_keys(embeddings, device, dtype, normalize, silent)
         rules = rules_of(guard, embeddings, keys.rows, normalize)
         problem = Search(embeddings.x, keys, normalize, rules)
         lists = [problem.lists(k) for _ in range(1 + both)]
         backward = None if embeddings.paired and not both else lists[-1]
         search(problem, lists[0], backward, advance)
         for nearest in lists:
-            in_blocks(nearest.sort, n, TILE, lambda _rows: None)
+            in_blocks(nearest.sort, n, TILE)
     return [Neighbors(nearest.names, nearest.scores) for nearest in lists]
 
 

@@ -144,7 +144,7 @@ def keys_from(
         longest, residue, length = (part.norm(dim=1).max() for part in vectors)
         largest[start // _AT_ONCE] = torch.stack([longest, residue, offset.abs().max(), length])
 
-    in_blocks(prepare, n, _AT_ONCE, lambda _rows: None, rows.device)
+    in_blocks(prepare, n, _AT_ONCE, device=rows.device)
     longest, residue_, offset_, length = largest.amax(0).tolist()
     return Keys(rows, operand, query_mean, key_mean, longest, residue_, offset_, length)
 

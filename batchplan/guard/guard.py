@@ -23,7 +23,7 @@ similarities.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,6 +39,7 @@ from batchplan.data.rows import load_rows
 from batchplan.guard.ceilings import ceilings_of, usual_positive, usual_rows
 from batchplan.guard.options import GuardOptions
 from batchplan.runtime import Runtime
+from batchplan.threads import silent
 
 _ROWS_AT_ONCE = 4096
 
@@ -115,11 +116,8 @@ def make_guard(
         apart = [*groups, *(duplicate_codes(side, advance) for side in sides)]
         if limited:
             judge.require_similarities(similarity)
-            parts = []
-            for own in _positives(judge, similarity):
-                parts.append(ceilings_of(np.maximum(own, usual), *limits))
-                advance(len(own))
-            ceilings = np.concatenate(parts)
+            own = positives(judge, similarity, advance)
+            ceilings = ceilings_of(np.maximum(own, usual), *limits)
     return Guard(ceilings, tuple(codes for codes in apart if _repeats(codes)), reference)
 
 
@@ -170,21 +168,22 @@ def group_codes(
     return [load_labels(name, embeddings, table) for name in columns if name is not None]
 
 
-def positives(embeddings: Embeddings, similarity: str) -> NDArray[np.float32]:
-    """float32 (N,): the similarity of each row's own pair."""
-    return np.concatenate([own.astype(np.float32) for own in _positives(embeddings, similarity)])
-
-
-def _positives(embeddings: Embeddings, similarity: str) -> Iterator[NDArray[np.float64]]:
-    """p_i of a few thousand rows at a time, from float32 rows, multiplied and added in float64."""
+def positives(
+    embeddings: Embeddings, similarity: str, advance: Callable[[int], None] = silent
+) -> NDArray[np.float64]:
+    """float64 (N,): the similarity p_i of each row's own pair, from float32 rows. ``advance`` is
+    called with the number of rows done."""
     n, cpu = embeddings.num_rows, torch.device("cpu")
+    out = np.empty(n)
     for start in range(0, n, _ROWS_AT_ONCE):
         stop = min(start + _ROWS_AT_ONCE, n)
         x, y = (
             load_rows(side, start, stop, cpu, similarity == "cosine").double().numpy()
             for side in (embeddings.x, embeddings.y)
         )
-        yield np.einsum("nd,nd->n", x, y)
+        out[start:stop] = np.einsum("nd,nd->n", x, y)
+        advance(stop - start)
+    return out
 
 
 def _repeats(codes: NDArray[np.int64]) -> bool:

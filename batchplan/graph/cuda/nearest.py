@@ -22,6 +22,7 @@ from batchplan.graph.cuda.sweep import Limits, Sides, sides_of, strips
 from batchplan.guard.guard import Guard
 from batchplan.guard.rules import Rules, bytes_of_rows, rules_of
 from batchplan.runtime import Runtime
+from batchplan.threads import silent
 
 # The limit is the eighth largest similarity of a sample, whose size is such that 16 k pairs are
 # expected to reach it. Fewer than k do with probability 1e-7: the share of all pairs above the
@@ -159,11 +160,7 @@ def nearest(
             return indices, similarities
         ranked.forget()  # the next sweep offers them again
         expected *= _PLENTY
-        advance = _silent
-
-
-def _silent(_rows: int) -> None:
-    """Later sweeps report no progress."""
+        advance = silent
 
 
 def _sweep(

@@ -133,7 +133,7 @@ def _rank(
         indices[start:stop] = ranked.cpu().numpy()
         distances[start:stop] = squared.clamp(min=0).cpu().numpy()
 
-    in_blocks(work, n, _BLOCK, lambda _: None, device)
+    in_blocks(work, n, _BLOCK, device=device)
     return indices, distances
 
 

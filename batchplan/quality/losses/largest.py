@@ -58,7 +58,7 @@ class Largest:
             mine = (part[start:stop] for part in self.arrays)
             _offer(values[start:stop], first_column, self.count, *mine)
 
-        in_blocks(work, len(values), block_height(len(values), _ROWS_AT_ONCE), lambda _rows: None)
+        in_blocks(work, len(values), block_height(len(values), _ROWS_AT_ONCE))
 
     def offer_keys(self, start: int, keys: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
         """Add the keys of another `Largest` to the rows from ``start`` on."""
