@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from batchplan.data import Embeddings
 from batchplan.errors import InputError
 from batchplan.graph import cuda
-from batchplan.graph.documents import united_lists
+from batchplan.graph.documents import Lists, united_lists
 from batchplan.graph.neighbor_search import TILE, Search, search
 from batchplan.graph.screen import load_keys, screen_width, screening_dtype
 from batchplan.guard.guard import Guard
@@ -66,9 +66,12 @@ def nearest_neighbors(
         InputError: k out of range, or a zero row under cosine.
         ResourceError: the neighbours do not fit into the memory budget, or there is no such device.
     """
-    return _neighbors(embeddings, k, runtime, similarity, guard, False)[0]
+    return neighbors_both_ways(
+        embeddings, k, runtime, similarity=similarity, guard=guard, both=False
+    )[0]
 
 
+@full_float32()
 def neighbors_both_ways(
     embeddings: Embeddings,
     k: int,
@@ -76,41 +79,32 @@ def neighbors_both_ways(
     *,
     similarity: str = "cosine",
     guard: Guard | None = None,
+    both: bool = True,
 ) -> list[Neighbors]:
-    """The exact k nearest y of every x and, if y is another matrix, the k nearest x of every y.
+    """The exact k nearest y of every x and, with ``both`` and if y is another matrix, the k nearest
+    x of every y.
 
-    The arguments, the errors and the work are those of `nearest_neighbors`.
+    The other arguments, the errors and the work are those of `nearest_neighbors`.
     """
-    both = embeddings.paired or bool(embeddings.negatives)
-    return _neighbors(embeddings, k, runtime, similarity, guard, both)
-
-
-@full_float32()
-def _neighbors(
-    embeddings: Embeddings,
-    k: int,
-    runtime: Runtime,
-    similarity: str,
-    guard: Guard | None,
-    both: bool,
-) -> list[Neighbors]:
     n = embeddings.num_rows
     if not 1 <= k < n:
         raise InputError(f"neighbors: got {k}, expected from 1 to {n - 1}, as there are {n} rows")
     embeddings.require_similarities(similarity)
-    search_on = _on_cuda if cuda.has_kernels(runtime.torch_devices()[0]) else _on_cpu
-    normalize = similarity == "cosine"
-    if not embeddings.negatives:
-        return search_on(embeddings, k, runtime, normalize, guard, both)
+    both = both and (embeddings.paired or bool(embeddings.negatives))
+    search_on = _on_cpu
+    if cuda.has_kernels(runtime.torch_devices()[0]):
+        cuda.require_triton()
+        # Imported here, since Triton comes with CUDA only.
+        from batchplan.graph.cuda.nearest import neighbors_on
+
+        search_on = neighbors_on
     found = [
-        search_on(pairs, k, runtime, normalize, guard, both and pairs.paired)
+        search_on(pairs, k, runtime, similarity == "cosine", guard, both and pairs.paired)
         for pairs in embeddings.by_document()
     ]
-    out = []
-    for way in range(1 + both):
-        own = [lists[min(way, len(lists) - 1)] for lists in found]  # one matrix has one list
-        out.append(Neighbors(*united_lists((part.indices, part.similarities) for part in own)))
-    return out
+    # One matrix has one list.
+    ways = [[lists[min(way, len(lists) - 1)] for lists in found] for way in range(1 + both)]
+    return [Neighbors(*united_lists(lists)) for lists in ways]
 
 
 def _on_cpu(
@@ -120,7 +114,7 @@ def _on_cpu(
     normalize: bool,
     guard: Guard | None,
     both: bool,
-) -> list[Neighbors]:
+) -> list[Lists]:
     n, d = embeddings.y.shape
     device, dtype = torch.device("cpu"), screening_dtype(torch.device("cpu"))
     rows = 4 * d + bytes_of_rows(guard, embeddings)
@@ -136,27 +130,4 @@ def _on_cpu(
         search(problem, lists[0], backward, advance)
         for nearest in lists:
             in_blocks(nearest.sort, n, TILE)
-    return [Neighbors(nearest.names, nearest.scores) for nearest in lists]
-
-
-def _on_cuda(
-    embeddings: Embeddings,
-    k: int,
-    runtime: Runtime,
-    normalize: bool,
-    guard: Guard | None,
-    both: bool,
-) -> list[Neighbors]:
-    cuda.require_triton()
-    # Imported here, since Triton comes with CUDA only.
-    from batchplan.graph.cuda.nearest import neighbors_on
-
-    n = embeddings.num_rows
-    need = 12 * n * k * (1 + both)
-    runtime.require_memory(need, f"{k} nearest neighbours of each of {n} rows", FEWER)
-    devices = runtime.torch_devices()
-    dtype = screening_dtype(devices[0])
-    both_ways = neighbors_on(
-        devices, embeddings, k, runtime, dtype=dtype, normalize=normalize, guard=guard, both=both
-    )
-    return [Neighbors(*nearest) for nearest in both_ways]
+    return [(nearest.names, nearest.scores) for nearest in lists]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from batchplan.data import Embeddings
-from batchplan.graph import candidates, construction, csr, cuda, neighbors
+from batchplan.graph import candidates, construction, csr, cuda
 
 
 def similarities(embeddings, similarity="cosine"):
@@ -210,7 +210,9 @@ def device_code(monkeypatch, kernels, device):
     """Run what CUDA devices run, on the CPU: Triton's interpreter and plain torch."""
     if device.type == "cuda":
         pytest.skip("set TRITON_INTERPRET=1")
+    from batchplan.graph.cuda import nearest
+
     monkeypatch.setattr(cuda, "has_kernels", lambda _device: True)
-    for module in (construction, neighbors):
+    for module in (construction, nearest):
         monkeypatch.setattr(module, "screening_dtype", lambda _device: torch.float32)
     monkeypatch.setattr(candidates, "_cut_numpy", candidates._cut_torch)

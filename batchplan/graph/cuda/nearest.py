@@ -19,9 +19,11 @@ from batchplan.data.rows import to_float32
 from batchplan.graph.cuda import kernels
 from batchplan.graph.cuda.operands import Keys, keys_from
 from batchplan.graph.cuda.sweep import Limits, Sides, sides_of, strips
+from batchplan.graph.documents import Lists
+from batchplan.graph.screen import screening_dtype
 from batchplan.guard.guard import Guard
 from batchplan.guard.rules import Rules, bytes_of_rows, rules_of
-from batchplan.runtime import Runtime
+from batchplan.runtime import FEWER, Runtime
 from batchplan.threads import silent
 
 # The limit is the eighth largest similarity of a sample, whose size is such that 16 k pairs are
@@ -36,41 +38,40 @@ _FIXED = 60 * _PENDING + (1 << 30)  # bytes: those, strips and samples
 
 
 def neighbors_on(
-    devices: list[torch.device],
     embeddings: Embeddings,
     k: int,
     runtime: Runtime,
-    *,
-    dtype: torch.dtype,
     normalize: bool,
     guard: Guard | None,
     both: bool,
-) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+) -> list[Lists]:
     """`nearest` of embeddings, in host memory.
 
     Args:
-        devices: the devices to use.
         embeddings: N pairs of d dimensions.
         k: neighbours per row, from 1 to N - 1.
-        runtime: memory budget, progress.
-        dtype: the screening type.
+        runtime: devices, memory budget, progress.
         normalize: give rows unit length.
         guard: excludes pairs that break it.
-        both: whether to also return the neighbours of each y, if y is not x.
+        both: whether to also return the neighbours of each y; only if y is not x.
 
     Returns:
         Indices and similarities, (N, k) each, for x, and then for y.
 
     Raises:
-        ResourceError: a device has too little memory.
+        ResourceError: the host or a device has too little memory.
     """
     n, d = embeddings.y.shape
     paired = embeddings.paired
-    owners = n * (1 + (both and paired))
+    owners = n * (1 + both)
+    what = f"{k} nearest neighbours of each of {n} rows"
+    runtime.require_memory(12 * owners * k, what, FEWER)
+    devices = runtime.torch_devices()
+    dtype = screening_dtype(devices[0])
     rows = 4 * d * (1 + paired) + 2 * bytes_of_rows(guard, embeddings)
     need = n * (rows + dtype.itemsize * d + 512) + 100 * owners * k + _FIXED
     for device in devices:
-        runtime.require_memory(need, f"{k} neighbours of each of {n} rows", "ask for fewer", device)
+        runtime.require_memory(need, what, FEWER, device)
     with runtime.stage("prepare", 2 * n) as advance:
         sides = sides_of(embeddings, devices, dtype, normalize, paired, advance)
         rules = rules_of(guard, embeddings, sides.keys[0].rows, normalize)
