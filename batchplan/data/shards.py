@@ -96,6 +96,8 @@ def _expand(path: ShardPath, expected: str, kind_of: Callable[[Any], str]) -> li
             return [path / name for name in saved]
         entries = list(path.iterdir())
     elif path.exists():
+        if not path.is_file():
+            raise InputError(f"{path}: is not a regular file, expected a {expected} file")
         return [path]
     elif glob.has_magic(path.path if isinstance(path, RemotePath) else str(path)):
         found = path.matches() if isinstance(path, RemotePath) else matches(str(path))

@@ -194,7 +194,7 @@ def test_refusals(planned, run, refused):
         result = run(*planned, *options)
         assert result.exit_code == 2
         assert "either --trace or --loader" in result.output
-    refused("verify-consumption", "nothing.npy", "--trace", "trace", parts=["does not exist"])
+    refused("verify-consumption", "nothing.npy", "--trace", "trace", parts=["no such file"])
     refused(*planned, "--trace", "nothing", parts=["nothing", "no such file or folder"])
     refused(*planned, "--trace", "trace", "-o", "page.png", parts=["ends in .html"])
     refused(*planned, "--loader", "loaders", parts=["loader: got 'loaders', expected MODULE:FUNC"])
