@@ -92,7 +92,7 @@ def option(
         help: a sentence or two.
         flags: its names on the command line.
         kind: ``path`` for a file that is read, which no output may overwrite; ``column`` for a
-            column of the data. `compare` plans again if the content of either changes.
+            column of the data.
         metavar: the name of the value in help, if its type and kind do not give it.
         recorded: whether plans store its value. They store nothing of where and how fast they were
             made.
@@ -123,12 +123,12 @@ def recorded(options: Any) -> dict[str, Any]:
     }
 
 
-def named(options: Any, kind: Kind) -> dict[str, list[str]]:
-    """Return the paths or columns that the options of a kind name, by field."""
+def named_paths(options: Any) -> dict[str, list[str]]:
+    """Return the paths that options name, by field."""
     values = {
         field.name: getattr(options, field.name)
         for field in dataclasses.fields(options)
-        if field.metadata.get("kind") == kind
+        if field.metadata.get("kind") == "path"
     }
     return {
         name: [value] if isinstance(value, str) else list(value)
@@ -139,7 +139,7 @@ def named(options: Any, kind: Kind) -> dict[str, list[str]]:
 
 def paths_of(*groups: Any) -> list[str]:
     """Return all paths in dataclasses of options."""
-    return [path for group in groups for paths in named(group, "path").values() for path in paths]
+    return [path for group in groups for paths in named_paths(group).values() for path in paths]
 
 
 def with_options(kind: type, *, checked: bool = True) -> Callable[[F], F]:

@@ -1,6 +1,5 @@
 """Files that users name are read as far as they should be: no pipe is waited for, no device."""
 
-import json
 import os
 import signal
 
@@ -9,7 +8,6 @@ import pytest
 
 from batchplan import InputError, load_embeddings
 from batchplan.comparison import read_settings
-from batchplan.comparison.results import origin
 from batchplan.data import load_labels
 from batchplan.files.reading import read_regular
 from batchplan.gates import Baseline
@@ -91,12 +89,3 @@ def test_files_of_gates_and_comparisons(tmp_path, data):
         ):
             with pytest.raises(InputError, match=f"{path}: is not a regular file"):
                 read(*given)
-
-
-def test_plans_that_a_comparison_reads(tmp_path, data):
-    settings = tmp_path / "s.toml"
-    for path in ("/dev/zero", *unread(tmp_path, ".npy")):
-        settings.write_text(f"[partition]\nfrom = {json.dumps(str(path))}\n")
-        (setting,) = read_settings(None, str(settings), {"batch_size": 4})
-        with pytest.raises(InputError, match=f"partition: {path}: is not a regular file"):
-            origin(setting, data, 0)

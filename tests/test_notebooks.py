@@ -28,7 +28,7 @@ def results():
     evaluation = batchplan.evaluate(plan, *pairs, random_trials=3, labels=np.arange(60) % 5)
     cost = Cost(seconds=1.5, peak_memory_bytes=10**9, peak_device_memory_bytes=0, stages={})
     settings = [make_setting(name, {"planner": "shuffled"}) for name in ("a", "b", "c")]
-    ranked = [Ranked(setting, evaluation, cost, kept=False) for setting in settings[:2]]
+    ranked = [Ranked(setting, evaluation, cost) for setting in settings[:2]]
     return plan, evaluation, Comparison(ranked, [(settings[2], Failure(3, HOSTILE))])
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from batchplan.cli.grouping import grouped
-from batchplan.cli.options import JSON, Inputs, Measuring
+from batchplan.cli.options import FORCE, JSON, Inputs, Measuring
 from batchplan.cli.output import print_json
 from batchplan.cli.statuses import STATUSES
 from batchplan.errors import InputError, ResourceError
@@ -35,8 +35,9 @@ def compare(
     settings: str | None = option(None, "TOML file of options.", kind="path"),
     batch_size: int = _BATCH_SIZE,
     folder: str | None = option(
-        None, "Keep plans in this folder, and reuse them.", metavar="FOLDER"
+        None, "Write the plans to this folder, as NAME.npz.", metavar="FOLDER"
     ),
+    force: bool = FORCE,
     json: bool = JSON,
 ) -> None:
     """Plan with several planners and rank the plans.
@@ -55,7 +56,7 @@ def compare(
       batchplan compare embeddings.parquet --planners shuffled,gcbs,partition
     """
     from batchplan import comparison
-    from batchplan.comparison.results import check_results
+    from batchplan.comparison.settings import check_folder
 
     if folder == "":  # an unset shell variable; it would mean the working directory
         raise InputError("folder: got an empty path, expected the name of a folder")
@@ -70,13 +71,13 @@ def compare(
     chosen = comparison.read_settings(names, settings, shared)
     read = [*embeddings, *measuring.paths, *([settings] if settings else [])]
     if kept is not None:
-        check_results(kept, chosen, read)
+        check_folder(kept, chosen, read, force=force)
     source = session.source(embeddings)
     with session.opened(embeddings) as (data, runtime, _):
         labels, groups = measuring.labelling.codes(data)
         result = comparison.compare_settings(
             chosen, data, source, options, runtime, labels=labels, groups=groups,
-            columns=measuring.labelling.columns, folder=kept, inputs=read,
+            columns=measuring.labelling.columns, folder=kept,
         )  # fmt: skip
     if json:
         about = {"num_rows": data.num_rows, "dim": data.dim, "fingerprint": data.fingerprint}
@@ -97,8 +98,7 @@ def _show(result: Comparison) -> None:
     if result.plans:
         if said := basis(result.plans[0].evaluation):
             print_out(Text(f"{said}; all plans share the sample", "italic"))
-        rows = result.table()
-        print_table(rows, left=(0, 1, len(rows[0]) - 1))
+        print_table(result.table())
     if failed := result.failures:
         print_facts((one.name, f"failed: {one_line(failure.error)}") for one, failure in failed)
     if result.plans:

@@ -201,25 +201,23 @@ def print_facts(rows: Iterable[tuple[str, str]]) -> None:
     print_out(facts(rows, _room(_Console())))
 
 
-def print_table(rows: Sequence[Sequence[str | Text]], left: Collection[int]) -> None:
+def print_table(rows: Sequence[Sequence[str]]) -> None:
     """Print rows as columns, or in a narrow terminal a block of lines for each row.
 
     Args:
-        rows: the heads, then the cells of each row.
-        left: the columns that name a row; the last of them may have no head.
+        rows: the heads, then the cells of each row, whose first two name it.
     """
-    table, room = columns(rows, left), _room(_Console())
+    table, room = columns(rows, left=(0, 1)), _room(_Console())
     if room is not None and max(line.cell_len for line in table.split("\n")) > room:
-        heads, *others = [[str(cell) for cell in row] for row in rows]
         blocks = []
-        for row in others:
-            title = " ".join(cell for number, cell in enumerate(row) if number in left and cell)
+        for row in rows[1:]:
+            title = one_line(" ".join(filter(None, row[:2])))
             cells = [
                 (f"  {head}", cell)
-                for number, (head, cell) in enumerate(zip(heads, row, strict=False))
-                if number not in left and head and cell
+                for head, cell in zip(rows[0][2:], row[2:], strict=False)
+                if cell
             ]
-            blocks.append(Text("\n").join([Text(one_line(title), "bold"), facts(cells, room)]))
+            blocks.append(Text("\n").join([Text(title, "bold"), facts(cells, room)]))
         table = Text("\n").join(blocks)
     print_out(table)
 

@@ -8,11 +8,11 @@ from typing import Any, Unpack
 
 from numpy.typing import ArrayLike
 
-from batchplan.comparison.children import PLAN, Failure, Job, run_child
+from batchplan.comparison.children import PLAN, Cost, Failure, Job, run_child
 from batchplan.comparison.ranking import Comparison, Ranked
-from batchplan.comparison.results import Result, check_results, find_result, keep_result, origin
-from batchplan.comparison.settings import USUAL, Setting, make_setting
+from batchplan.comparison.settings import USUAL, Setting, check_folder, make_setting, plan_path
 from batchplan.data import Embeddings, load_embeddings
+from batchplan.files.atomic import make_folder, write_files
 from batchplan.files.inputs import PathLike, listed
 from batchplan.keywords import EvaluationKeywords
 from batchplan.options import with_options
@@ -33,6 +33,7 @@ def compare(
     labels: ArrayLike | None = None,
     groups: ArrayLike | None = None,
     folder: PathLike | None = None,
+    force: bool = False,
     seed: int = 0,
     device: str = "auto",
     memory: int | str | None = None,
@@ -48,7 +49,8 @@ def compare(
             they have ``planner``: ``{"hard": {"planner": "partition", "mega_batches": 1}}``.
         batch_size: of planners whose options do not have it.
         labels, groups: as in `batchplan.evaluate`.
-        folder: a folder of results. Its plans are used again, and other plans are added.
+        folder: a folder to which the plans are written, as ``NAME.npz``.
+        force: whether to replace plans in it.
         seed, device, memory, observer: see `Runtime`.
         options: fields of `EvaluationOptions`. Planners use its similarity and temperature too.
 
@@ -68,12 +70,13 @@ def compare(
     }
     if pair is not None:
         source["pair"] = [os.fspath(path) for path in listed(pair)]
+    kept = None if folder is None else Path(folder)
+    if kept is not None:
+        check_folder(kept, settings, [*source["paths"], *source.get("pair", ())], force=force)
     embeddings = load_embeddings(**source, memory=memory, observer=observer)
     return compare_settings(
-        settings, embeddings, source, measured, runtime, labels=labels, groups=groups,
-        folder=None if folder is None else Path(folder),
-        inputs=[*source["paths"], *source.get("pair", ())],
-    )  # fmt: skip
+        settings, embeddings, source, measured, runtime, labels=labels, groups=groups, folder=kept
+    )
 
 
 def compare_settings(
@@ -87,7 +90,6 @@ def compare_settings(
     groups: ArrayLike | None = None,
     columns: Mapping[str, str | None] | None = None,
     folder: Path | None = None,
-    inputs: Sequence[str] = (),
 ) -> Comparison:
     """Make a plan with each setting, and rank the plans.
 
@@ -100,44 +102,35 @@ def compare_settings(
         runtime: device, memory and seed of planners and measures; progress.
         labels, groups: as in `batchplan.evaluate`.
         columns: the names of their columns, by ``labels`` and ``group``.
-        folder: a folder of results. Its plans are used again, and other plans are added.
-        inputs: files and folders that must not be overwritten.
+        folder: where the plans are written, checked by `check_folder`.
 
     Raises:
-        InputError: another file has the name of a result, missing files or columns, or as
-            `batchplan.evaluate`. Errors of a planner become failures in the comparison.
+        InputError: as `batchplan.evaluate`. Errors of a planner become failures in the comparison.
         ResourceError: not enough memory to measure, or no such device.
-        OutputError: a result could not be written.
+        OutputError: a plan could not be written.
     """
-    if folder is not None:
-        check_results(folder, settings, inputs)
-    # Look up all results before any planner runs, so that a wrong file is reported at once.
-    found: list[tuple[Setting, dict[str, Any], Result | None]] = []
-    for setting in settings:
-        made_with = origin(setting, embeddings, runtime.seed)
-        kept = None if folder is None else find_result(folder, setting, made_with)
-        found.append((setting, made_with, kept))
-    plans: list[tuple[Setting, Result]] = []
+    plans: list[tuple[Setting, Plan, Cost]] = []
     failures: list[tuple[Setting, Failure]] = []
     with runtime.stage("plans", total=len(settings)) as advance:
-        for setting, made_with, kept in found:
-            outcome: Result | Failure | None = kept
-            if outcome is None:
-                with runtime.stage(setting.name):
-                    outcome = _make(setting, source, runtime, folder, made_with)
-            runtime.note(PLANNED, f"{setting.name}, {_note(outcome)}")
-            if isinstance(outcome, Failure):
-                failures.append((setting, outcome))
+        for setting in settings:
+            with runtime.stage(setting.name):
+                made = _make(setting, source, runtime, folder)
+            if isinstance(made, Failure):
+                failures.append((setting, made))
+                note = made.error
             else:
-                plans.append((setting, outcome))
+                plan, cost = made
+                plans.append((setting, plan, cost))
+                note = f"{cost.seconds:.2f} s, {format_bytes(cost.peak_memory_bytes)}"
+            runtime.note(PLANNED, f"{setting.name}, {note}")
             advance(1)
     evaluations = evaluate_plans(
-        [result.plan for _, result in plans],
+        [plan for _, plan, _ in plans],
         embeddings, options, runtime, labels=labels, groups=groups, columns=columns,
     )  # fmt: skip
     ranked = [
-        Ranked(setting, evaluation, result.cost, result.kept)
-        for (setting, result), evaluation in zip(plans, evaluations, strict=True)
+        Ranked(setting, evaluation, cost)
+        for (setting, _, cost), evaluation in zip(plans, evaluations, strict=True)
     ]
     ranked.sort(key=lambda plan: plan.setting.name)
     order = ranking([plan.evaluation for plan in ranked])
@@ -145,25 +138,15 @@ def compare_settings(
 
 
 def _make(
-    setting: Setting,
-    source: Mapping[str, Any],
-    runtime: Runtime,
-    kept_in: Path | None,
-    made_with: dict[str, Any],
-) -> Result | Failure:
-    """Run a planner, and add its plan to the results."""
+    setting: Setting, source: Mapping[str, Any], runtime: Runtime, folder: Path | None
+) -> tuple[Plan, Cost] | Failure:
+    """Run a planner, and write its plan to the folder, which may not exist yet."""
     with tempfile.TemporaryDirectory(prefix="batchplan-") as scratch:
-        folder = Path(scratch)
-        cost = run_child(Job(setting, source, runtime), folder)
+        cost = run_child(Job(setting, source, runtime), Path(scratch))
         if isinstance(cost, Failure):
             return cost
-        if kept_in is not None:
-            keep_result(kept_in, setting, made_with, folder / PLAN, cost)
-        return Result(Plan.load(folder / PLAN), cost, kept=False)
-
-
-def _note(outcome: Result | Failure) -> str:
-    if isinstance(outcome, Failure):
-        return outcome.error
-    memory = format_bytes(outcome.cost.peak_memory_bytes)
-    return f"{outcome.cost.seconds:.2f} s, {memory}{', kept' * outcome.kept}"
+        made = Path(scratch) / PLAN
+        if folder is not None:
+            make_folder(folder)
+            write_files({plan_path(folder, setting): made.read_bytes()})
+        return Plan.load(made), cost

@@ -23,13 +23,11 @@ class Ranked:
         setting: the planner and its options.
         evaluation: its metrics.
         cost: the time and memory that it took.
-        kept: whether an earlier comparison made it.
     """
 
     setting: Setting
     evaluation: Evaluation
     cost: Cost
-    kept: bool
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ class Comparison:
                     **plan.setting.to_dict(),
                     "evaluation": plan.evaluation.to_dict(),
                     "verdict": verdict_on(plan.evaluation).to_dict(),
-                    "cost": {**asdict(plan.cost), "kept": plan.kept},
+                    "cost": asdict(plan.cost),
                 }
                 for rank, plan in enumerate(self.plans, start=1)
             ],
@@ -118,10 +116,10 @@ class Comparison:
         if not self.plans:
             return []
         measured = [columns(plan.evaluation) for plan in self.plans]
-        lines = [["", "planner", *measured[0], "seconds", "memory", ""]]
+        lines = [["", "planner", *measured[0], "seconds", "memory"]]
         for place, (plan, cells) in enumerate(zip(self.plans, measured, strict=True), start=1):
             memory = format_bytes(plan.cost.peak_memory_bytes)
-            cost = [f"{plan.cost.seconds:.2f}", memory, "kept" * plan.kept]
+            cost = [f"{plan.cost.seconds:.2f}", memory]
             lines.append(
                 [str(place), plan.setting.name, *(own for own, _ in cells.values()), *cost]
             )

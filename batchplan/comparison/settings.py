@@ -8,11 +8,13 @@ from typing import Any
 
 from batchplan.errors import InputError
 from batchplan.files.documents import parse_toml
+from batchplan.files.inputs import check_not_input
 from batchplan.files.reading import read_regular
 from batchplan.files.remote import no_url
-from batchplan.options import shown
+from batchplan.options import paths_of, shown
 from batchplan.planners import PLANNERS
 from batchplan.planners.common.options import PlannerOptions
+from batchplan.plans.output import check_file, check_name, check_place
 from batchplan.text import public
 
 USUAL = ("shuffled", "gcbs", "rwr", "scb", "partition")
@@ -164,6 +166,35 @@ def _own(kind: type[PlannerOptions], table: Mapping[str, Any], where: str) -> di
     return own
 
 
-def result_paths(folder: Path, setting: Setting) -> tuple[Path, Path]:
-    """The files of the plan and of the record of a setting in a folder of results."""
-    return folder / f"{setting.name}.npz", folder / f"{setting.name}.json"
+def plan_path(folder: Path, setting: Setting) -> Path:
+    """The file of the plan of a setting in a folder."""
+    return folder / f"{setting.name}.npz"
+
+
+def check_folder(
+    folder: Path, settings: Sequence[Setting], inputs: Sequence[str], *, force: bool
+) -> None:
+    """Refuse a folder to which the plans of these settings cannot or must not be written.
+
+    Args:
+        folder: it may not exist yet.
+        settings: the planners and their options.
+        inputs: files, folders and globs that are read, in addition to those that the settings name.
+        force: whether existing plans may be replaced.
+
+    Raises:
+        InputError: it cannot be a folder, it is in an input, a plan would overwrite an input, or a
+            plan exists, without ``force``.
+    """
+    inputs = [*inputs, *paths_of(*(setting.options for setting in settings))]
+    exists = folder.is_dir()
+    if not exists:
+        if folder.exists():
+            raise InputError(f"{folder}: is a file, expected a folder for plans")
+        check_place(folder)
+    for path in (plan_path(folder, setting) for setting in settings):
+        if exists:
+            check_file(path, force, inputs)
+        else:
+            check_name(path, folder.parent)
+            check_not_input(path, inputs)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.errors import BatchplanError, InputError
-from batchplan.options import check_names, named, recorded
+from batchplan.options import check_names, named_paths, recorded
 from batchplan.planners import PLANNERS, plan
 from batchplan.planners.choice import SIZING, count_mega_batches
 from batchplan.planners.partition.options import PartitionOptions
@@ -64,7 +64,7 @@ class EpochPlanner:
     def described(self) -> dict[str, Any]:
         """Return the settings that a resumed run must share with this one, as JSON values."""
         run = {"planner": self.planner, "seed": self.seed, "every": self.files.every}
-        paths = named(self._chosen, "path")  # the same files may have other names then
+        paths = named_paths(self._chosen)  # the same files may have other names then
         options = recorded(self._chosen).items()
         return run | {name: value for name, value in options if name not in paths}
 

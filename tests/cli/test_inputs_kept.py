@@ -13,12 +13,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from batchplan import load_embeddings
 from batchplan.cli.app import app
 from batchplan.cli.planning import planner_command
 from batchplan.cli.statuses import Commands
-from batchplan.comparison.results import origin
-from batchplan.comparison.settings import Setting
 from batchplan.options import option
 from batchplan.planners import Planner
 from batchplan.planners.random import RandomOptions, random
@@ -36,7 +33,7 @@ WRITTEN = {
     "junit": ("out.xml", ["out.xml"]),
     "write_baseline": ("out.json", ["out.json"]),
     "png": ("pictures", ["pictures/losses.png"]),
-    "folder": ("kept", ["kept/random.npz", "kept/random.json"]),
+    "folder": ("kept", ["kept/random.npz"]),
 }
 OTHERS = {
     "report": {"output": ("out.html", ["out.html"]), "png": WRITTEN["png"]},
@@ -148,8 +145,7 @@ def test_inputs_are_kept(name, folder, run, monkeypatch):
             Path(file).parent.mkdir(exist_ok=True)
             os.symlink(Path(victim).absolute(), file)
             line = arguments(name, read, given)
-            line += [f"--{to.replace('_', '-')}", value]
-            line += ["--force"] * (name != "compare")
+            line += [f"--{to.replace('_', '-')}", value, "--force"]
             before = contents()
             result = run(*line)
             assert (result.exit_code, result.stdout) == (3, ""), (line, result.output)
@@ -211,10 +207,6 @@ def test_results_are_kept_from_what_the_settings_read(npy, done, refused):
         "[partition]\nreference = ['x.npy', 'kept/partition.npz']\nrelative_margin = 0.1\n"
     )
     refused(*line, parts=[f"kept/partition.npz: {REFUSED} kept/partition.npz"])
-    Path("s.toml").write_text(
-        "[random]\nmax_score = 0.9\nreference = ['x.npy', 'kept/random.json']\n"
-    )
-    refused(*line, parts=[f"kept/random.json: {REFUSED} kept/random.json"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,7 +214,6 @@ class OfMine(RandomOptions):
     """A planner's options as anyone may add them."""
 
     hints: str | None = option(None, "Some file.", kind="path")
-    about: str | None = option(None, "Some column.", kind="column")
 
 
 def test_the_options_of_a_new_planner(parquet):
@@ -236,13 +227,6 @@ def test_the_options_of_a_new_planner(parquet):
     result = CliRunner().invoke(group, line)
     assert result.exit_code == 3
     assert f"hints.npy: {REFUSED} hints.npy" in result.stderr
-
-    data = load_embeddings(parquet)
-    setting = Setting("mine", "mine", OfMine(hints="hints.npy", about="id"))
-    before = origin(setting, data, 0)
-    assert (list(before["files"]), list(before["columns"])) == (["hints"], ["about"])
-    Path("hints.npy").write_text("other")
-    assert origin(setting, data, 0) != before
 
 
 def test_a_path_is_neither_empty_nor_standard_input(npy, refused):

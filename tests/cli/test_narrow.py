@@ -7,8 +7,8 @@ from batchplan.cli.console import facts, print_table
 
 SENTENCE = "train on this one, because its batches are harder among true negatives than random ones"
 ROWS = [
-    ["", "planner", "allowed", "broken", "seconds", ""],
-    ["1", "partition", "13.5%", "2.91%", "12.34", "kept"],
+    ["", "planner", "allowed", "broken", "seconds"],
+    ["1", "partition", "13.5%", "2.91%", "12.34"],
     ["", "random batches", "0.0%", "6.93%"],
 ]
 
@@ -26,18 +26,18 @@ def test_facts_are_folded_between_words():
 @pytest.mark.parametrize("room", [None, 120])
 def test_a_table_with_room_is_a_table(room, capsys, monkeypatch):
     monkeypatch.setattr(console, "_room", lambda _: room)
-    print_table(ROWS, left=(0, 1, 5))
+    print_table(ROWS)
     head, first, last = capsys.readouterr().out.splitlines()
     assert head.split() == ["planner", "allowed", "broken", "seconds"]
-    assert first.split() == ["1", "partition", "13.5%", "2.91%", "12.34", "kept"]
+    assert first.split() == ROWS[1]
     assert last.split() == ["random", "batches", "0.0%", "6.93%"]
 
 
 def test_a_table_without_room_has_a_block_for_each_row(capsys, monkeypatch):
     monkeypatch.setattr(console, "_room", lambda _: 40)
-    print_table(ROWS, left=(0, 1, 5))
+    print_table(ROWS)
     assert capsys.readouterr().out.splitlines() == [
-        "1 partition kept",
+        "1 partition",
         "  allowed  13.5%",
         "  broken   2.91%",
         "  seconds  12.34",

@@ -182,22 +182,6 @@ def test_half_a_character_in_metadata(planned, said, snapshot):
     assert snapshot() == before
 
 
-def test_results_of_a_comparison(npy, said, done):
-    compare = ("compare", *npy, "--planners", "random", "--folder", "kept", *FEW)
-    done(*compare, "-b", 8)
-    record = Path("kept/random.json")
-    document = json.loads(record.read_text())
-    document["cost"]["stages"] = {OWNED: 1.0}
-    record.write_text(json.dumps(document))
-    assert "kept" in said(*compare, "-b", 8, statuses=[0]).stdout
-    assert json.loads(said(*compare, "-b", 8, "--json", statuses=[0]).stdout)["plans"][0]["cost"][
-        "stages"
-    ] == {OWNED: 1.0}
-    document["kind"] = OWNED
-    record.write_text(json.dumps(document))
-    said(*compare, "-b", 8, statuses=[3])
-
-
 def test_a_report(planned, parquet, said):
     """Of everything at once: metadata and a column; the page, its pictures and the log."""
     text = OWNED.replace("\u202e", "\u202e日")

@@ -3,9 +3,7 @@
 import numpy as np
 
 import batchplan
-from batchplan import load_embeddings, plan
-from batchplan.comparison import make_setting
-from batchplan.comparison.results import find_result, origin
+from batchplan import Plan, load_embeddings, plan
 
 
 def test_settings_from_python(tmp_path):
@@ -20,15 +18,14 @@ def test_settings_from_python(tmp_path):
     ((setting, failure),) = found.failures
     assert (setting.name, failure.status) == ("random", 3)
     data = load_embeddings(tmp_path / "x.npy", single=True)
-    later = make_setting("later", tables["later"], {"batch_size": 4})
-    kept = find_result(tmp_path / "kept", later, origin(later, data, 5))
+    kept = Plan.load(tmp_path / "kept/later.npz")
     expected = plan(data, planner="shuffled", seed=5, epoch=3, batch_size=4, device="cpu")
-    assert kept.plan.rows.tolist() == expected.rows.tolist()
-    assert kept.plan.metadata == expected.metadata
+    assert kept.rows.tolist() == expected.rows.tolist()
+    assert kept.metadata == expected.metadata
     np.save(tmp_path / "y.npy", rows[:, ::-1])
     pairs = batchplan.compare(
         tmp_path / "x.npy", tmp_path / "y.npy", planners=["random", "gcbs"], batch_size=4,
         device="cpu", similarity="dot",
     )  # fmt: skip
     assert {one.setting.options.similarity for one in pairs.plans} == {"dot"}
-    assert {"read", "write"} <= set(kept.cost.stages)
+    assert {"read", "write"} <= set(found.plans[0].cost.stages)

@@ -19,11 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
-from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from batchplan.comparison.children import Cost
-from batchplan.comparison.results import find_result, keep_result
 from batchplan.comparison.settings import read_settings
 from batchplan.consumption import Trace, verify
 from batchplan.data import load_embeddings, load_labels
@@ -314,22 +312,3 @@ def test_traces_of_a_training(whole, tmp_path, damages):
     content = damaged((whole / path.name).read_bytes(), damages)
     found = loaded(lambda: verify({0: plan}, Trace(tmp_path)), path, content)
     assert found is None or json.dumps(found.to_dict(), allow_nan=False)
-
-
-@pytest.mark.parametrize("changed", ["random.json", "random.npz"])
-@fuzzed
-@given(DAMAGES)
-def test_results_that_are_kept(changed, whole, tmp_path, damages):
-    (setting,) = read_settings(["random"], None, {})
-    fingerprint = Baseline.load(whole / "baseline.json").fingerprint
-    made_with = {"seed": 0, "fingerprint": fingerprint}
-    folder, cost = tmp_path / "kept", Cost(1.5, {"read": 1.0}, 1 << 20, 0)
-    keep_result(folder, setting, made_with, whole / "plan.npz", cost)
-    assert find_result(folder, setting, made_with).kept
-    path = folder / changed
-    content = path.read_bytes()
-    assume(damaged(content, damages) != content)
-    found = loaded(
-        partial(find_result, folder, setting, made_with), path, damaged(content, damages)
-    )
-    assert found is None or changed == "random.json"

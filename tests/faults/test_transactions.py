@@ -20,8 +20,6 @@ import numpy as np
 import pytest
 
 from batchplan import InputError, OutputError, mine_negatives, plan
-from batchplan.comparison import read_settings
-from batchplan.comparison.results import find_result, origin
 from batchplan.data import Embeddings
 from batchplan.gates import check_plan, fail_under, junit
 from batchplan.plans import Plan
@@ -33,11 +31,11 @@ from batchplan.runtime import Runtime
 
 from .copies import Copies, in_a_copy
 from .faults import ERRORS, KILLED, KILLS, OPERATIONS, SHORT, SIGNALS, armed
-from .writers import keep, save, write_check, write_report
+from .writers import save, write_check, write_report
 
 ROOT = Path(__file__).parents[2]
 SUFFIXES = (".npy", ".parquet", ".npz", ".jsonl", ".txt")
-WRITERS = (*(f"plan{suffix}" for suffix in SUFFIXES), "table", "report", "check", "comparison")
+WRITERS = (*(f"plan{suffix}" for suffix in SUFFIXES), "table", "report", "check")
 
 
 @dataclass
@@ -62,14 +60,13 @@ def data():
 
 
 @pytest.fixture(scope="session")
-def writer_of(data, tmp_path_factory):
+def writer_of(data):
     """Writers by name. What one writes is computed once, so that a fault costs milliseconds."""
     plans = [plan(data, planner="random", batch_size=8, seed=seed) for seed in (0, 1)]
     made = {f"plan{suffix}": partial(_plan_writer, plans, suffix, data) for suffix in SUFFIXES}
     made["table"] = partial(_table_writer, data)
     made["report"] = lambda: Writer(partial(write_report, _reports(plans, data)))
     made["check"] = lambda: Writer(partial(write_check, [_outputs(one, data) for one in plans]))
-    made["comparison"] = lambda: _comparison(plans, data, tmp_path_factory.mktemp("made"))
     return cache(lambda name: made[name]())
 
 
@@ -110,22 +107,6 @@ def _outputs(plan, data):
     judgement, measured = check_plan(plan, data, gates, options, Runtime())
     xml, baseline = junit(judgement).encode(), measured.to_bytes()
     return {Path("junit.xml"): xml, Path("base.json"): baseline}
-
-
-def _comparison(plans, data, folder):
-    (setting,) = read_settings(["random"], None, {"batch_size": 8})
-    for number, one in enumerate(plans):
-        one.save(folder / f"{number}.npz")
-    made_with = [origin(setting, data, seed) for seed in (0, 1)]
-
-    def load():
-        for one in (0, 1):
-            found = find_result(Path("kept"), setting, made_with[one])
-            if found is not None:
-                return _index([p.rows.tolist() for p in plans], found.plan.rows.tolist())
-        return None
-
-    return Writer(partial(keep, setting, made_with, folder), load)
 
 
 def _index(known: list[Any], found: Any) -> int | None:

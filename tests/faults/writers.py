@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from batchplan.comparison.children import Cost
-from batchplan.comparison.results import keep_result
 from batchplan.files.atomic import make_folder, write_files
 
 
@@ -24,9 +22,3 @@ def write_report(contents: Sequence[dict[Any, bytes]], one: int) -> None:
 
 def write_check(contents: Sequence[dict[Any, bytes]], one: int) -> None:
     write_files(contents[one])
-
-
-def keep(setting: Any, made_with: Sequence[Any], folder: Path, one: int) -> None:
-    """Keep one of two results of a comparison."""
-    cost = Cost(float(one), {}, 1, 0)
-    keep_result(Path("kept"), setting, made_with[one], folder / f"{one}.npz", cost)

@@ -149,15 +149,12 @@ def test_keys_are_neither_shown_nor_kept(url, tmp_path):
         f"check plan.npy {url('t')} --fail-under coverage.share_seen=1 --write-baseline base.json",
         f"report plan.npy {url('t')} -o page.html --random-trials 2",
         compare,
-        compare,
     ):
         more = [] if line.startswith(("plan", "compare")) else [*judged, *grouped]
         command = [sys.executable, "-m", "batchplan", *line.split(), *more]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         printed += [done.stdout, done.stderr]
-    kept = [json.loads(text)["plans"][0]["cost"]["kept"] for text in printed[-4::2]]
-    assert kept == [False, True]
     (tmp_path / "settings.toml").unlink()
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert {"plan.npy.json", "base.json", "page.html"} <= {path.name for path in files}
