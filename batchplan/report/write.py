@@ -19,7 +19,6 @@ from batchplan.plans.output import check_file
 from batchplan.quality import EvaluationOptions
 from batchplan.report.contents import ReportContents, gather
 from batchplan.report.figures.common import Picture
-from batchplan.report.figures.false_negatives import false_negatives
 from batchplan.report.figures.histogram import histogram
 from batchplan.report.figures.losses import hardness, losses
 from batchplan.report.figures.similarity import similarity_pictures
@@ -147,5 +146,5 @@ def draw(contents: ReportContents, output: PathLike, png: PathLike | None) -> di
 
 def pictures(contents: ReportContents) -> list[Picture]:
     """Draw all pictures, in the order of the page."""
-    drawn = [losses(contents), histogram(contents), hardness(contents), false_negatives(contents)]
+    drawn = [losses(contents), histogram(contents), hardness(contents)]
     return [picture for picture in (*drawn, *similarity_pictures(contents)) if picture is not None]

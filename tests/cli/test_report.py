@@ -32,7 +32,7 @@ def test_a_page_of_several_plans(plans, parquet, done, snapshot):
     pictures = {
         Path("png", f"{name}.png")
         for name in (
-            "losses", "histogram", "hardness", "false-negatives",
+            "losses", "histogram", "hardness",
             "similarity-original", "similarity-random", "similarity-1", "similarity-2",
         )
     }  # fmt: skip
