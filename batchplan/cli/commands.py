@@ -9,22 +9,21 @@ from typer.core import TyperCommand
 import batchplan
 from batchplan.cli.panels import PLANNERS_PANEL, Application, PlanningCommand
 from batchplan.cli.planning import planner_command
-from batchplan.cli.statuses import PrintingCommand
 from batchplan.planners import PLANNERS
 
-# The commands other than planners: their module and their class.
-_OTHERS: dict[str, tuple[str, type[TyperCommand]]] = {
-    "refine": ("planning", PlanningCommand),
-    "evaluate": ("evaluating", PrintingCommand),
-    "check": ("checking", PrintingCommand),
-    "compare": ("comparing", PrintingCommand),
-    "inspect": ("inspecting", PrintingCommand),
-    "report": ("reporting", TyperCommand),
-    "concat": ("concatenating", TyperCommand),
-    "materialize": ("materializing", TyperCommand),
-    "embed": ("embedding", TyperCommand),
-    "verify-consumption": ("verifying", PrintingCommand),
-    "warmup": ("warming", TyperCommand),
+# The modules of the commands other than planners.
+_OTHERS = {
+    "refine": "planning",
+    "evaluate": "evaluating",
+    "check": "checking",
+    "compare": "comparing",
+    "inspect": "inspecting",
+    "report": "reporting",
+    "concat": "concatenating",
+    "materialize": "materializing",
+    "embed": "embedding",
+    "verify-consumption": "verifying",
+    "warmup": "warming",
 }
 
 
@@ -36,12 +35,10 @@ def application(wanted: str | None = None) -> typer.Typer:
     # Without rich markup, --help does not import rich and takes half the time.
     app = typer.Typer(cls=Application, no_args_is_help=True, rich_markup_mode=None)
     app.callback()(_batchplan)
-    commands: dict[str, tuple[str, type[TyperCommand]]] = {
-        **dict.fromkeys(["plan", *PLANNERS], ("planning", PlanningCommand)),
-        **_OTHERS,
-    }
+    commands = {**dict.fromkeys(["plan", *PLANNERS], "planning"), **_OTHERS}
     for name in [wanted] if wanted in commands else commands:
-        module, kind = commands[name]
+        module = commands[name]
+        kind = PlanningCommand if module == "planning" else TyperCommand
         if name in PLANNERS:
             shown = app.command(name, cls=kind, rich_help_panel=PLANNERS_PANEL)
             shown(planner_command(name, PLANNERS[name]))

@@ -11,7 +11,7 @@ import typer
 from batchplan.cli.grouping import check_no_urls, grouped
 from batchplan.cli.materializing import Data
 from batchplan.cli.options import FORCE, JSON, QUIET, VERBOSE
-from batchplan.cli.output import print_json, require_output
+from batchplan.cli.output import print_json
 from batchplan.embedding.options import EmbedOptions
 from batchplan.options import option
 from batchplan.runtime import Runtime, format_bytes, peak_memory
@@ -52,8 +52,6 @@ def embed(
     from batchplan.embedding.embedding import NAME
     from batchplan.plans.output import check_folder
 
-    if json:
-        require_output()
     inputs = [model] if os.path.isdir(model) else []
     check_folder(output, NAME, force=force, inputs=[*inputs, *data])
     watch = Watch(quiet=quiet, verbose=verbose)

@@ -18,7 +18,7 @@ from batchplan.cli.options import (
     VERBOSE,
     PlanFile,
 )
-from batchplan.cli.output import print_json, require_output
+from batchplan.cli.output import print_json
 from batchplan.materialize.options import MaterializeOptions
 from batchplan.options import option
 from batchplan.runtime import Runtime, format_bytes, peak_memory
@@ -68,8 +68,6 @@ def materialize(
     from batchplan.plans.formats.parquet import entry_ids
     from batchplan.plans.output import check_folder
 
-    if json:
-        require_output()
     check_folder(output, NAME, force=force, inputs=[plan, *data])
     watch = Watch(quiet=quiet, verbose=verbose)
     with watch.watching():

@@ -6,43 +6,21 @@ escape codes, commands to CI runners and keys of URLs.
 
 import json
 import re
-import sys
 from typing import Any
 
 import typer
 
-from batchplan.errors import OutputError
 from batchplan.text import clean, one_line, public, without_secrets
-
-_LONGEST = 1000  # characters of a line on standard error
 
 
 def say(text: str) -> None:
     """Print one line on standard error."""
-    typer.echo(shortened(one_line(without_secrets(text))), err=True)
-
-
-def shortened(text: str) -> str:
-    """Cut the middle out of a long text. Errors begin with a place, and end with a remedy."""
-    if len(text) <= _LONGEST:
-        return text
-    half = _LONGEST // 2 - 2
-    return f"{text[:half]} … {text[-half:]}"
+    typer.echo(one_line(without_secrets(text)), err=True)
 
 
 def show_warning(message: Warning | str, *_args: Any, **_kwargs: Any) -> None:
     """A `warnings.showwarning` that prints one line: NumPy's warnings quote damaged files."""
     say(f"warning: {message}")
-
-
-def require_output() -> None:
-    """Require a standard output to print on.
-
-    Raises:
-        OutputError: it is closed.
-    """
-    if sys.stdout is None:
-        raise OutputError("standard output: is closed, but the result goes there; open it")
 
 
 def print_document(text: str) -> None:

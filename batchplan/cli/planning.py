@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,9 +19,8 @@ from batchplan.cli.options import (
     Session,
     load_plan,
 )
-from batchplan.cli.output import print_json, require_output
+from batchplan.cli.output import print_json
 from batchplan.cli.spelling import spelled
-from batchplan.errors import OutputError
 from batchplan.options import LIMITS, MUCH_EXCLUDED, option, paths_of
 from batchplan.planners import Planner, run_planner
 from batchplan.planners.common.options import PlainOptions, TableOptions
@@ -212,10 +210,6 @@ def _run(
 
     if output == "-" and json:
         raise typer.BadParameter("--json and --output - both write to standard output; choose one")
-    if output == "-" and sys.stdout is None:
-        raise OutputError("standard output: is closed; give a file name to --output")
-    if json:
-        require_output()
     read = [*embeddings, *read]
     check(output, force=force, inputs=read)
     with session.opened(embeddings) as opened:

@@ -23,6 +23,7 @@ STARTED = time.perf_counter()  # when this process began to load its command
 
 def run(work: Callable[[], object]) -> int:
     """Do the work of this process and return its exit status."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115  (it is closed)
     try:
         with errors_reported():
             _end_on_signals()

@@ -1,4 +1,4 @@
-"""What surrounds a command: streams, settings and files of others."""
+"""What surrounds a command: settings, files of others and warnings."""
 
 import os
 import subprocess
@@ -23,31 +23,12 @@ def shell(*arguments, **options):
     return done.returncode, done.stdout, done.stderr
 
 
-COMMANDS = {
-    "random": ["random", "x.npy", "--single", "-b", "8", "-o", "new.npy"],
-    "gcbs": ["gcbs", "x.npy", "--single", "-b", "8", "-o", "new.npy"],
-    "partition": ["partition", "x.npy", "--single", "-b", "8", "-o", "new.npy"],
-    "evaluate": ["evaluate", "p.npy", "x.npy", "--single"],
-    "report": ["report", "p.npy", "x.npy", "--single", "-o", "new.html"],
-}
-
-
-# Streams
-
-
-@pytest.mark.parametrize("command", ["evaluate", "inspect"])
-def test_a_result_has_nowhere_to_go(command):
-    arguments = COMMANDS["evaluate"] if command == "evaluate" else ["inspect", "x.npy", "--single"]
-    status, _, err = shell(*arguments, stdout=None, preexec_fn=lambda: os.close(1))
-    assert (status, len(err.splitlines())) == (5, 1)
-    assert err.startswith("error: standard output: is closed")
-
-
 # Settings
 
 
 def test_settings_of_matplotlib_are_no_matter_of_ours():
-    status, _, err = shell(*COMMANDS["report"], "-q", env=os.environ | {"MPLBACKEND": "none"})
+    report = ["report", "p.npy", "x.npy", "--single", "-o", "new.html", "-q"]
+    status, _, err = shell(*report, env=os.environ | {"MPLBACKEND": "none"})
     assert (status, err) == (0, "")
 
 
@@ -69,13 +50,7 @@ def test_the_working_directory_may_be_gone(folder):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-# Long lines
-
-
-def test_long_names_make_no_long_lines(refused, run):
-    parts = ["error: aaa", " … ", "no such file"]
-    assert len(refused("inspect", f"{'a' * 200}/" * 19, parts=parts)) < 1010
-    assert len(run("gcbs", "x.npy", "--single", "--tail", "b" * 5000).stderr) < 1500
+# Warnings
 
 
 def test_warnings_take_one_line():

@@ -161,12 +161,6 @@ def test_a_standard_output_that_takes_nothing(arguments, unbuffered, npy):
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_standard_output_that_is_closed(npy):
-    arguments = ["random", *npy, "-b", 8, "-o", "-"]
-    status, _, err = shell(arguments, preexec_fn=lambda: os.close(1))
-    assert (status, err) == (5, "error: standard output: is closed; give a file name to --output\n")
-
-
 @pytest.mark.parametrize(
     "arguments",
     [["random", "x.npy", "--single", "-q", "-b", "8", "-o", "-"], ["inspect", "p.txt", "-b", "8"]],
