@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from math import isfinite
-from pathlib import Path
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from batchplan.errors import InputError
 from batchplan.files.documents import parse_json
 from batchplan.files.reading import read_regular
 from batchplan.files.remote import no_url
-from batchplan.options import check_options, option, shown
+from batchplan.options import check_options, shown
 from batchplan.quality import EvaluationOptions
 from batchplan.quality.metrics import judged, value_of
 
 FORMAT_VERSION = 1
 _MOST_BYTES = 16 << 20  # a baseline has a few kilobytes; a larger file is something else
+_LARGEST = sys.float_info.max
 _AGAIN = "write it again with --write-baseline"
 
 
@@ -28,19 +28,17 @@ class Baseline:
     """The evaluation of a plan, and everything on which it depends.
 
     Attributes:
-        format_version: version of the stored document; newer versions are refused.
+        format_version: version of the stored document; others are refused.
         num_rows: rows of the data, N.
         fingerprint: fingerprint of the data.
         settings: see `comparable_settings`.
-        versions: versions of Python and of the libraries that measured it.
         evaluation: `Evaluation.to_dict`.
     """
 
-    format_version: int = option(FORMAT_VERSION, "Version.", ge=FORMAT_VERSION, le=FORMAT_VERSION)
+    format_version: int = FORMAT_VERSION
     num_rows: int
     fingerprint: str
     settings: dict[str, Any]
-    versions: dict[str, str] = field(default_factory=dict)
     evaluation: dict[str, Any]
 
     def __post_init__(self) -> None:
@@ -55,32 +53,26 @@ class Baseline:
         """Read the baseline in a file.
 
         Raises:
-            InputError: the file is missing, is not a baseline, or has a newer version.
+            InputError: the file is missing, or is not a baseline of this version.
         """
-        document = _read(no_url(path))
-        version = document.get("format_version")
-        if isinstance(version, int) and version > FORMAT_VERSION:
-            raise InputError(
-                f"{path}: format version {version} is newer than {FORMAT_VERSION}, the newest this "
-                "batchplan reads; upgrade batchplan"
-            )
+        data = read_regular(no_url(path), _MOST_BYTES, f"a baseline; {_AGAIN}")
         try:
-            known: dict[str, Any] = {f.name: document.get(f.name) for f in fields(cls)}
-            baseline = cls(**known)
-        except InputError as error:
-            raise InputError(f"{path}: {error}; {_AGAIN}") from None
-        errors = baseline.evaluation.get("standard_errors", {})
-        if not (isinstance(errors, dict) and all(map(_is_error, errors.values()))):
+            document = parse_json(data)
+            if document["format_version"] != FORMAT_VERSION:
+                raise ValueError(f"format version {document['format_version']!r:.80}")
+            baseline = cls(**{one.name: document[one.name] for one in fields(cls)})
+            errors = dict(baseline.evaluation.get("standard_errors", {})).values()
+            found = [value_of(baseline.evaluation, metric) for metric in judged()]
+            numbers = [*errors, *(value for value in found if value is not None)]
+            if (
+                not all(type(one) in (int, float) and abs(one) <= _LARGEST for one in numbers)
+                or min(errors, default=0) < 0
+            ):
+                raise ValueError("a metric or its error is not a finite number")
+        except (ValueError, KeyError, TypeError) as error:
             raise InputError(
-                f"{path}: evaluation: standard_errors: got {errors!r:.80}, expected a finite "
-                f"number of 0 or more by metric; {_AGAIN}"
-            )
-        for metric in judged():
-            if not _is_number_or_none(value := value_of(baseline.evaluation, metric)):
-                raise InputError(
-                    f"{path}: evaluation: {metric}: got {value!r:.80}, expected a finite number or "
-                    f"null; {_AGAIN}"
-                )
+                f"{path}: is not a baseline of this version ({error}); {_AGAIN}"
+            ) from None
         return baseline
 
     def require_comparable(
@@ -125,32 +117,6 @@ def comparable_settings(
     settings = {"batch_size": batch_size, **shown(options), "seed": seed, **columns}
     del settings["sample"]  # standard errors show how exact the metrics are
     return settings
-
-
-def _read(path: Path) -> dict[str, Any]:
-    data = read_regular(path, _MOST_BYTES, f"a baseline; {_AGAIN}")
-    try:
-        document = parse_json(data)
-    except ValueError as error:
-        raise InputError(f"{path}: is not the JSON of a baseline ({error}); {_AGAIN}") from None
-    if not isinstance(document, dict):
-        raise InputError(
-            f"{path}: got a {type(document).__name__}, expected the object of a baseline; {_AGAIN}"
-        )
-    return document
-
-
-def _is_number_or_none(value: object) -> bool:
-    try:
-        return value is None or (
-            isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
-        )
-    except OverflowError:  # an integer too large for a float
-        return False
-
-
-def _is_error(value: object) -> bool:
-    return value is not None and _is_number_or_none(value) and float(str(value)) >= 0
 
 
 def _spell(value: object) -> str:

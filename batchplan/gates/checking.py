@@ -9,7 +9,6 @@ from batchplan.gates.baseline import Baseline, comparable_settings
 from batchplan.gates.gate import Gate, require_measured
 from batchplan.gates.verdicts import Judgement, judge
 from batchplan.plans import Plan
-from batchplan.plans.metadata import library_versions
 from batchplan.quality import EvaluationOptions
 from batchplan.quality.guard.limits import with_limit
 from batchplan.quality.measure import evaluate_plans
@@ -72,7 +71,6 @@ def check_plan(
         num_rows=rows,
         fingerprint=embeddings.fingerprint,
         settings=settings,
-        versions=dict(library_versions()),
         evaluation=evaluation.to_dict(),
     )
     measured_on = "; ".join(filter(None, (about(evaluation), basis(evaluation))))

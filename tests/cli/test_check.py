@@ -221,7 +221,7 @@ def test_usage(planned, arguments, part, check, snapshot):
             "only measured with --guard or --group-column",
         ),
         ([*NOTHING_FAILS, "--baseline", "none.json"], "none.json: no such file"),
-        ([*NOTHING_FAILS, "--baseline", "x.npy"], "x.npy: is not the JSON of a baseline"),
+        ([*NOTHING_FAILS, "--baseline", "x.npy"], "x.npy: is not a baseline of this version"),
         (["--write-baseline", "x.npy", "--force"], "would overwrite or join the input x.npy"),
         (["--write-baseline", "y.npy", "--force"], "would overwrite or join the input y.npy"),
         (["--write-baseline", "plan.npy", "--force"], "would overwrite or join the input"),

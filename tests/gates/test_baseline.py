@@ -21,7 +21,6 @@ def baseline():
         num_rows=48,
         fingerprint="b2:00",
         settings=settings(),
-        versions={"python": "3.11"},
         evaluation={"gap": 0.1 + 0.2, "random_z": None, "hard_negative_recall": {"1": 1}},
     )
 
@@ -81,26 +80,24 @@ def broken(document, **changes):
 @pytest.mark.parametrize(
     ("content", "part"),
     [
-        (b"", "is not the JSON of a baseline"),
-        (b"{", "is not the JSON of a baseline"),
-        (b"\xff\xfe", "is not the JSON of a baseline"),
-        (b"[" * 100_000, "is not the JSON of a baseline"),
-        (b'{"a": ' + b"1" * 5000 + b"}", "is not the JSON of a baseline"),
-        (b"[]", "got a list, expected the object"),
+        (b"", "Expecting value"),
+        (b"\xff\xfe", "Expecting value"),
+        (b"[" * 100_000, "more than 64 levels"),
+        (b'{"a": ' + b"1" * 5000 + b"}", "digits"),
+        (b"[]", "list"),
         (b'{"format_version": NaN}', "NaN is not a JSON number"),
-        (b"{}", "format version: got None, expected an integer"),
-        (b" " * ((16 << 20) + 1), "more than 16 MiB"),
-        ({"format_version": 2}, "format version 2 is newer than 1"),
-        ({"format_version": 0}, "format version: got 0, expected a number from 1 to 1"),
+        (b"{}", "format_version"),
+        (b'{"format_version": 1}', "num_rows"),
+        ({"format_version": 2}, "format version 2"),
         ({"format_version": True}, "format version: got True"),
         ({"num_rows": "48"}, "num rows: got '48', expected an integer"),
         ({"fingerprint": None}, "fingerprint: got None, expected text"),
         ({"settings": []}, "settings: got"),
         ({"evaluation": 3}, "evaluation: got 3"),
-        ({"evaluation": {"gap": "0.3"}}, "gap: got '0.3', expected a finite number"),
-        ({"evaluation": {"gap": True}}, "gap: got True"),
-        ({"evaluation": {"hard_negative_recall": {"1": []}}}, r"hard_negative_recall.1: got \[\]"),
-        ({"evaluation": {"gap": 10**400}}, "gap: got 1000"),
+        ({"evaluation": {"gap": "0.3"}}, "a metric"),
+        ({"evaluation": {"gap": True}}, "a metric"),
+        ({"evaluation": {"hard_negative_recall": {"1": []}}}, "a metric"),
+        ({"evaluation": {"gap": 10**400}}, "a metric"),
     ],
     ids=lambda value: repr(value)[:30],
 )
@@ -111,7 +108,7 @@ def test_broken_files_are_refused(baseline, content, part, tmp_path):
     path.write_bytes(content)
     with pytest.raises(InputError, match=part) as caught:
         Baseline.load(path)
-    assert str(caught.value).startswith(f"{path}: ")
+    assert str(caught.value).startswith(f"{path}: is not a baseline of this version (")
     assert len(str(caught.value)) < 400
 
 
@@ -129,6 +126,9 @@ def test_files_that_are_none_are_refused(tmp_path):
         Baseline.load(tmp_path)
     with pytest.raises(InputError, match="is not a regular file"):
         Baseline.load("/dev/zero")
+    (tmp_path / "b.json").write_bytes(b" " * ((16 << 20) + 1))
+    with pytest.raises(InputError, match="more than 16 MiB"):
+        Baseline.load(tmp_path / "b.json")
 
 
 def test_keys_of_others_are_ignored(baseline, tmp_path):
