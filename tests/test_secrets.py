@@ -18,8 +18,7 @@ import batchplan
 from batchplan import BatchplanError, Embeddings, InputError, ResourceError, load_embeddings
 from batchplan.cli.spelling import spelled
 from batchplan.comparison import read_settings
-from batchplan.comparison.children import PLAN as PLAN_FILE
-from batchplan.comparison.children import Job, run_child
+from batchplan.comparison.children import run_child
 from batchplan.comparison.settings import make_setting
 from batchplan.consumption import Trace
 from batchplan.consumption.plans import read_plans
@@ -175,13 +174,11 @@ def test_epoch_plans_store_no_keys(tmp_path, readable):  # noqa: F811
 
 
 def test_a_job_leaves_no_keys(tmp_path):
-    """Even if a comparison is killed, and its temporary folder stays."""
     np.save(tmp_path / "x.npy", X)
     setting = make_setting("random", {"batch_size": 8})
     source = {"paths": [f"file://{tmp_path}/x.npy?SIGNATURE-KEY"], "single": True}
-    (tmp_path / "job").mkdir()
-    run_child(Job(setting, source, Runtime("cpu")), tmp_path / "job")
-    assert (tmp_path / "job" / PLAN_FILE).exists()
+    run_child(setting, source, Runtime("cpu"), tmp_path / "plan.npz")
+    assert (tmp_path / "plan.npz").exists()
     assert keys_in(KEYS, [], tmp_path) == []
 
 

@@ -1,15 +1,14 @@
 """The process that runs one planner of `compare`. It ends when its parent process ends.
 
-Its arguments are the planner, which only labels it in process lists, and the folder of its job
-(see `batchplan.comparison.children`). Its standard input is a pipe to which the parent never
-writes, and which closes however the parent ends.
+It reads its job from standard input, as `batchplan.comparison.children` writes it, and prints the
+cost. Its arguments are the planner, which only labels it in process lists, and the number of a pipe
+that closes however the parent ends.
 """
 
 import json
 import sys
 import time
 from dataclasses import asdict
-from pathlib import Path
 
 from batchplan.__main__ import main
 from batchplan.processes import end_with
@@ -19,27 +18,29 @@ _PATIENCE = 5  # seconds for removing partly written files
 
 def _plan() -> None:
     from batchplan.cli.console import Watch
-    from batchplan.comparison.children import COST, PLAN, Cost, Job
+    from batchplan.comparison.children import Cost
     from batchplan.data import load_embeddings
-    from batchplan.planners import run_planner
-    from batchplan.runtime import peak_device_memory, peak_memory
+    from batchplan.files.documents import parse_json
+    from batchplan.planners import PLANNERS, run_planner
+    from batchplan.runtime import Runtime, peak_device_memory, peak_memory
 
+    job = parse_json(sys.stdin.buffer.read(), any_text=True)
+    planner = job["setting"]["planner"]
+    options = PLANNERS[planner].options(**job["setting"]["options"])
     watch = Watch(quiet=True, verbose=False)
-    folder = Path(sys.argv[2])
-    job = Job.read(folder, watch)
-    setting, runtime = job.setting, job.runtime
+    runtime = Runtime(**job["runtime"], observer=watch)
     began = time.perf_counter()
     with watch.watching():
-        data = load_embeddings(**job.source, memory=runtime.memory, observer=runtime.observer)
-        plan = run_planner(setting.planner, data, setting.options, runtime)
+        data = load_embeddings(**job["source"], memory=runtime.memory, observer=watch)
+        plan = run_planner(planner, data, options, runtime)
         with runtime.stage("write"):
-            plan.save(folder / PLAN)
+            plan.save(job["plan"])
     stages = {stage: round(taken, 4) for stage, taken in watch.seconds.items()}
     seconds = round(time.perf_counter() - began, 4)
     cost = Cost(seconds, stages, peak_memory(), peak_device_memory())
-    (folder / COST).write_text(json.dumps(asdict(cost)))
+    sys.stdout.write(json.dumps(asdict(cost)))
 
 
 if __name__ == "__main__":
-    end_with(0, _PATIENCE)
+    end_with(int(sys.argv[2]), _PATIENCE)
     main(_plan)

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from numpy.typing import ArrayLike
 
-from batchplan.comparison.children import PLAN, Cost, Failure, Job, run_child
+from batchplan.comparison.children import Cost, Failure, run_child
 from batchplan.comparison.ranking import Comparison, Ranked
 from batchplan.comparison.settings import USUAL, Setting, check_folder, make_setting, plan_path
 from batchplan.data import Embeddings, load_embeddings
@@ -142,10 +142,10 @@ def _make(
 ) -> tuple[Plan, Cost] | Failure:
     """Run a planner, and write its plan to the folder, which may not exist yet."""
     with tempfile.TemporaryDirectory(prefix="batchplan-") as scratch:
-        cost = run_child(Job(setting, source, runtime), Path(scratch))
+        made = Path(scratch) / "plan.npz"
+        cost = run_child(setting, source, runtime, made)
         if isinstance(cost, Failure):
             return cost
-        made = Path(scratch) / PLAN
         if folder is not None:
             make_folder(folder)
             write_files({plan_path(folder, setting): made.read_bytes()})
