@@ -1,16 +1,15 @@
-"""The command `evaluate`: measure a plan, or a table of negatives."""
+"""The command `evaluate`: measure a plan."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from batchplan.cli.grouping import grouped
 from batchplan.cli.options import (
     BATCH_SIZE,
     JSON,
     Inputs,
-    Labelling,
     ListMeasuring,
     PlanFile,
     load_plan,
@@ -21,7 +20,6 @@ from batchplan.options import option
 from batchplan.text import one_line
 
 if TYPE_CHECKING:  # these load numpy
-    from batchplan.data import Embeddings
     from batchplan.quality import Evaluation, ListedEvaluation
     from batchplan.quality.verdict import Verdict
 
@@ -47,8 +45,7 @@ def evaluate(
     """Measure a plan, and say whether to train on it.
 
     Compares the loss with that of random batches, of all rows at once, and of an oracle that gives
-    each row its hardest negatives. The verdict leaves out likely false negatives. For a table of
-    negatives, counts its rows and the negatives with the label of their anchor. docs/metrics.md
+    each row its hardest negatives. The verdict leaves out likely false negatives. docs/metrics.md
     explains every number.
 
     \b
@@ -57,7 +54,6 @@ def evaluate(
     """
     from batchplan import quality
     from batchplan.cli.console import print_facts
-    from batchplan.plans.formats.negatives import is_negatives
 
     labelling, listed = measuring.labelling, measuring.session.candidates is not None
     if listed and any(labelling.columns.values()):
@@ -65,9 +61,6 @@ def evaluate(
             "candidates: given with a column of labels or groups, which need vectors; leave it out"
         )
     with measuring.session.opened(embeddings or []) as (data, runtime, _):
-        if not listed and is_negatives(plan):
-            measured = _measure_table(plan, data, labelling)
-            return print_json(measured) if json else print_facts(_table_facts(measured))
         loaded = load_plan(plan, batch_size, data.num_rows)
         if listed:
             found = quality.evaluate_lists(loaded, data, measuring.options, runtime)
@@ -123,41 +116,6 @@ def _likely_false(evaluation: Evaluation) -> Facts:
     ]
     if lines:
         yield "the most similar of them", "\n".join(lines)
-
-
-def _measure_table(path: str, data: Embeddings, labelling: Labelling) -> dict[str, Any]:
-    """Measure a table of negatives: its size and, for each column of labels or groups, the share of
-    false negatives, which have the code of their anchor."""
-    import numpy as np
-
-    from batchplan.plans import Negatives
-
-    codes = zip(labelling.columns.values(), labelling.codes(data), strict=True)
-    table = Negatives.load(path)
-    table.require_match(data.num_rows, data.fingerprint)
-    shares = {}
-    for column, code in codes:
-        if column and code is not None:
-            own = code[table.anchors][:, None]
-            shares[column] = float(((code[table.negatives] == own) & (own >= 0)).mean())
-    return {
-        "planner": table.metadata.planner,
-        "anchors": len(table),
-        "negatives_per_anchor": table.per_anchor,
-        "rows": data.num_rows,
-        "rows_used": len(np.unique(table.negatives)),
-        "false_negatives": shares,
-    }
-
-
-def _table_facts(measured: dict[str, Any]) -> Facts:
-    yield (
-        "negatives",
-        f"{measured['negatives_per_anchor']} for each of {measured['anchors']:,} rows",
-    )
-    yield "rows that are negatives", f"{measured['rows_used']:,} of {measured['rows']:,}"
-    for name, share in measured["false_negatives"].items():
-        yield f"same {name}", f"{share:.2%} of the negatives"
 
 
 def _listed_facts(found: ListedEvaluation) -> Facts:

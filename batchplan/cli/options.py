@@ -65,8 +65,8 @@ def load_plan(path: str, batch_size: int | None, num_rows: int) -> Plan:
 
     if is_negatives(path):
         raise InputError(
-            f"{path}: is a table of negatives, expected a plan; evaluate measures it, and its "
-            "planner makes a plan with --as-batches"
+            f"{path}: is a table of negatives, expected a plan, which its planner makes with "
+            "--as-batches"
         )
     return Plan.load(path, batch_size=batch_size, num_rows=num_rows)
 

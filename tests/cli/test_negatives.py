@@ -1,4 +1,4 @@
-"""hardneg, scns and the evaluation of what they write, as a user runs them."""
+"""hardneg and scns, as a user runs them."""
 
 import json
 
@@ -67,23 +67,3 @@ def test_class_level(npy, rows, done, refused):
     assert (table.negatives % 4 != table.anchors[:, None] % 4).all()
     assert "no such column" in refused("scns", *npy, "-b", 8, "--label-column", "no", *rows)
     assert "--label-table" in refused("scns", *npy, "-b", 8, "--label-column", "class")
-
-
-def test_evaluate(npy, rows, done, refused):
-    done("hardneg", *npy, "-b", 8, "-q")
-    result = done("evaluate", "negatives.parquet", *npy, "--label-column", "class", *rows)
-    assert "1 for each of 48 rows" in result.stdout
-    assert "same class" in result.stdout
-    document = json.loads(done("evaluate", "negatives.parquet", *npy, "--json").stdout)
-    assert (document["anchors"], document["negatives_per_anchor"]) == (48, 1)
-    assert document["false_negatives"] == {}
-    options = ["--json", "--label-column", "class", *rows]
-    narrow = json.loads(done("evaluate", "negatives.parquet", *npy, *options).stdout)
-    found = Negatives.load("negatives.parquet")
-    assert narrow["rows_used"] == len(np.unique(found.negatives))
-    share = np.mean(found.negatives[:, 0] % 4 == np.arange(48) % 4)
-    assert narrow["false_negatives"]["class"] == pytest.approx(share)
-    np.save("other.npy", np.ones((48, 3), np.float32))
-    assert "made for data with fingerprint b2:" in refused(
-        "evaluate", "negatives.parquet", "other.npy", "--single"
-    )
