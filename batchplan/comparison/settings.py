@@ -11,11 +11,10 @@ from batchplan.files.documents import parse_toml
 from batchplan.files.inputs import check_not_input
 from batchplan.files.reading import read_regular
 from batchplan.files.remote import no_url
-from batchplan.options import paths_of, shown
+from batchplan.options import check_names, paths_of, shown
 from batchplan.planners import PLANNERS
 from batchplan.planners.common.options import PlannerOptions
 from batchplan.plans.output import check_file, check_name, check_place
-from batchplan.text import public
 
 USUAL = ("shuffled", "gcbs", "rwr", "scb", "partition")
 
@@ -52,8 +51,8 @@ def read_settings(
     Args:
         names: tables of the file, or planners with their defaults; None for all tables of the file,
             or `USUAL` if there are none.
-        file: a TOML file with a table for each setting, with options by field or flag. The name of
-            the table, or its key ``planner``, is the planner.
+        file: a TOML file with a table for each setting, with options by field. The name of the
+            table, or its key ``planner``, is the planner.
         shared: options for every planner that has them, unless its table sets its own.
 
     Raises:
@@ -61,10 +60,7 @@ def read_settings(
             value, or a planner that would make a table of negatives.
     """
     tables = {} if file is None else _read_tables(file)
-    known = {
-        name: make_setting(name, table, shared, f"{file}: [{name}]: ")
-        for name, table in tables.items()
-    }
+    known = {name: make_setting(name, table, shared, f"{file}: ") for name, table in tables.items()}
     chosen = list(known) or USUAL if names is None else names
     for name in chosen:
         if name not in known and name not in PLANNERS:
@@ -84,22 +80,7 @@ def _read_tables(file: str) -> dict[str, dict[str, Any]]:
         raise InputError(f"{file}: is not a TOML file: {error}") from error
     if not tables:
         raise InputError(f"{file}: has no table, expected one per setting, such as [partition]")
-    for name, table in tables.items():
-        if not isinstance(table, dict):
-            raise InputError(
-                f"{file}: {name}: got {public(table)!r} outside a table, expected only tables, "
-                "such as [partition]; move it into one"
-            )
-        _check_name(name, f"{file}: ")
     return tables
-
-
-def _check_name(name: str, where: str) -> None:
-    if not _NAME.fullmatch(name):
-        raise InputError(
-            f"{where}[{name!r}]: expected a name of at most 100 letters, digits, spaces and any of "
-            ". + = - _, that begins with a letter or digit"
-        )
 
 
 def make_setting(
@@ -109,7 +90,7 @@ def make_setting(
 
     Args:
         name: of the setting, and of the planner unless the table has ``planner``.
-        table: options by field or flag, and ``planner``.
+        table: options by field, with ``-`` or ``_``, and ``planner``.
         shared: options for every planner that has them, unless the table sets its own.
         where: the beginning of error messages.
 
@@ -117,13 +98,13 @@ def make_setting(
         InputError: a name that no file can have, an unknown planner or option, an invalid value,
             or a planner that would make a table of negatives.
     """
-    _check_name(name, "")
-    planner = table.get("planner", name)
-    if name in PLANNERS and planner != name:
+    if not isinstance(table, Mapping) or not _NAME.fullmatch(name):
         raise InputError(
-            f"{where}planner: got {planner!r} in a table that has the name of another planner; "
-            "rename the table"
+            f"{where}{name!r:.120}: expected a table, such as [partition], with a name of at most "
+            "100 letters, digits, spaces and any of . + = - _, that begins with a letter or digit"
         )
+    where = f"{where}[{name}]: "
+    planner = table.get("planner", name)
     if not isinstance(planner, str) or planner not in PLANNERS:
         raise InputError(
             f"{where}planner: got {planner!r}, expected one of {', '.join(PLANNERS)}, as the "
@@ -132,7 +113,9 @@ def make_setting(
     kind = PLANNERS[planner].options
     known = {field.name for field in fields(kind)}
     values = {option: value for option, value in (shared or {}).items() if option in known}
-    values |= _own(kind, table, where)
+    own = {key.replace("-", "_"): value for key, value in table.items() if key != "planner"}
+    check_names(own, kind, f"{where}{planner}")
+    values |= own
     if "as_batches" in known and values.setdefault("as_batches", True) is False:
         raise InputError(
             f"{where}as_batches: got False, expected True: a table of negatives has no batches "
@@ -142,28 +125,6 @@ def make_setting(
         return Setting(name, planner, kind(**values))
     except InputError as error:
         raise InputError(f"{where}{error}") from error
-
-
-def _own(kind: type[PlannerOptions], table: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The options of a table, by field. Keys are fields or flags, with ``-`` or ``_``."""
-    known = {
-        spelling.removeprefix("--").replace("-", "_"): field.name
-        for field in fields(kind)
-        for spelling in (*field.metadata["flags"], field.name)
-        if spelling.startswith("--") or spelling == field.name
-    }
-    own: dict[str, Any] = {}
-    for key, value in table.items():
-        if key == "planner":
-            continue
-        name = known.get(key.replace("-", "_"))
-        if name is None:
-            expected = ", ".join(field.name for field in fields(kind))
-            raise InputError(f"{where}no option {key!r}, expected planner or {expected}")
-        if name in own:
-            raise InputError(f"{where}{key}: is set twice; leave one out")
-        own[name] = value
-    return own
 
 
 def plan_path(folder: Path, setting: Setting) -> Path:

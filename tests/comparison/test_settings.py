@@ -47,7 +47,7 @@ def test_shared_options_give_way_to_those_of_a_table(read):
     )
 
 
-def test_options_are_called_as_fields_or_as_flags(read):
+def test_options_are_called_as_fields(read):
     (one,) = read("[partition]\nbatch-size = 4\nrelative-margin = 1\nguard_penalty = 0.5")
     assert (one.options.batch_size, one.options.relative_margin) == (4, 1)
     assert one.options.guard_penalty == 0.5
@@ -64,21 +64,17 @@ def test_tables_of_negatives_become_batches(read, name):
     ("text", "said"),
     [
         ("", r"^s\.toml: has no table, expected one per setting"),
-        ("batch_size = 3", r"^s\.toml: batch_size: got 3 outside a table"),
-        ("[[knn]]", r"^s\.toml: knn: got \[\{\}\] outside a table"),
+        ("batch_size = 3", r"^s\.toml: 'batch_size': expected a table"),
+        ("[[knn]]", r"^s\.toml: 'knn': expected a table"),
         ("[knn", r"^s\.toml: is not a TOML file: Expected"),
-        ("['a/b']\nplanner='knn'", r"\['a/b'\]: expected a name of"),
-        ("['']\nplanner='knn'", r"\[''\]: expected a name of"),
-        ("['a,b']\nplanner='knn'", r"\['a,b'\]: expected a name of"),
+        ("['a/b']\nplanner='knn'", r"'a/b': expected a table, .* with a name of"),
+        ("['']\nplanner='knn'", r"'': expected a table, .* with a name of"),
+        ("['a,b']\nplanner='knn'", r"'a,b': expected a table, .* with a name of"),
         ("[mine]", r"^s\.toml: \[mine\]: planner: got 'mine', expected one of partition, gcbs, "),
         ("[a]\nplanner = 'b'", r"^s\.toml: \[a\]: planner: got 'b', expected one of"),
         ("[a]\nplanner = 3", r"^s\.toml: \[a\]: planner: got 3, expected one of"),
-        (
-            "[knn]\nplanner = 'rwr'",
-            r"\[knn\]: planner: got 'rwr' in a table that has the name of another",
-        ),
-        ("[knn]\nneighbours = 3", r"\[knn\]: no option 'neighbours', expected .*neighbors"),
-        ("[knn]\nquantile = 0.9", r"\[knn\]: no option 'quantile', expected planner or sim"),
+        ("[knn]\nneighbours = 3", r"\[knn\]: knn: no option 'neighbours', expected .*neighbors"),
+        ("[knn]\nquantile = 0.9", r"\[knn\]: knn: no option 'quantile', expected sim"),
         ("[knn]\nneighbors = '3'", r"^s\.toml: \[knn\]: neighbors: got '3', expected an integer"),
         ("[knn]\nneighbors = 3.0", r"\[knn\]: neighbors: got 3\.0, expected an integer"),
         ("[knn]\nneighbors = true", r"\[knn\]: neighbors: got True, expected an integer"),
@@ -86,7 +82,6 @@ def test_tables_of_negatives_become_batches(read, name):
         ("[knn]\ntail = 'cut'", r"\[knn\]: tail: got 'cut', expected keep or drop or pad"),
         ("[knn]\nbatch_size = 1", r"\[knn\]: batch size: got 1, expected a number of at least 2"),
         ("[gcbs]\ntemperature = nan", r"\[gcbs\]: temperature: got nan, expected a finite"),
-        ("[knn]\nbatch_size = 4\nbatch-size = 4", r"\[knn\]: batch-size: is set twice"),
         ("[knn]\ntail = 1979-05-27", r"\[knn\]: tail: got datetime.date.*, expected keep"),
     ],
 )
@@ -117,9 +112,9 @@ def test_settings_of_mappings():
     assert one == Setting(
         "hard", "knn", PLANNERS["knn"].options(**SHARED | {"batch_size": 4, "neighbors": 9})
     )
-    with pytest.raises(InputError, match=r"^no option 'neighbours', expected planner or "):
+    with pytest.raises(InputError, match=r"^\[knn\]: knn: no option 'neighbours', expected "):
         make_setting("knn", {"neighbours": 9})
-    with pytest.raises(InputError, match=r"^\['\.\./knn'\]: expected a name of at most 100"):
+    with pytest.raises(InputError, match=r"^'\.\./knn': expected a table, .* of at most 100"):
         make_setting("../knn", {"planner": "knn"})
-    with pytest.raises(InputError, match=r"^neighbors: got 0, expected "):
+    with pytest.raises(InputError, match=r"^\[knn\]: neighbors: got 0, expected "):
         make_setting("knn", {"neighbors": 0})
