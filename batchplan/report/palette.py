@@ -1,4 +1,4 @@
-"""The colours of a report, light and dark, and the style of its pictures."""
+"""The colours of a report, and the style of its pictures."""
 
 import re
 from typing import Any
@@ -11,29 +11,14 @@ COLOURS = {
     "grid": "#dfe3e8",
     "card": "#ffffff",
     "random": "#8b949e",
-    # Okabe and Ito (2008), distinct for people with any colour vision; darker here and lighter
-    # below, so that lines have a contrast of 3 to 1 with the page.
+    # Okabe and Ito (2008), distinct for people with any colour vision; darker here, so that lines
+    # have a contrast of 3 to 1 with the page.
     "plan-1": "#0072b2",
     "plan-2": "#d55e00",
     "plan-3": "#00845e",
     "plan-4": "#b4518d",
     "plan-5": "#a67c00",
     "plan-6": "#3b8fc4",
-}
-#: what the variables are if the reader's system is dark
-DARK = {
-    "page": "#12161b",
-    "ink": "#e8ecf1",
-    "muted": "#a3adb8",
-    "grid": "#343c46",
-    "card": "#1b2028",
-    "random": "#8b95a1",
-    "plan-1": "#4aa8e0",
-    "plan-2": "#f08a3c",
-    "plan-3": "#33b98c",
-    "plan-4": "#e08cbd",
-    "plan-5": "#e2b93b",
-    "plan-6": "#8fd0f5",
 }
 _NAMES = {colour: name for name, colour in COLOURS.items()}
 _COLOUR = re.compile("|".join(_NAMES))

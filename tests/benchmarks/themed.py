@@ -8,8 +8,23 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from batchplan.report.palette import COLOURS, DARK, as_variables
+from batchplan.report.palette import COLOURS, as_variables
 
+# The palette in a dark scheme, lighter for a contrast of 3 to 1.
+DARK = {
+    "page": "#12161b",
+    "ink": "#e8ecf1",
+    "muted": "#a3adb8",
+    "grid": "#343c46",
+    "card": "#1b2028",
+    "random": "#8b95a1",
+    "plan-1": "#4aa8e0",
+    "plan-2": "#f08a3c",
+    "plan-3": "#33b98c",
+    "plan-4": "#e08cbd",
+    "plan-5": "#e2b93b",
+    "plan-6": "#8fd0f5",
+}
 _START = '<style type="text/css">'
 
 

@@ -18,8 +18,9 @@ from batchplan.plans import Batching, Plan
 from batchplan.quality import verdict_on
 from batchplan.quality.metrics import METRICS, percent
 from batchplan.report import write_report
-from batchplan.report.palette import COLOURS, DARK
+from batchplan.report.palette import COLOURS
 from batchplan.report.tables import changed_options
+from tests.benchmarks.themed import DARK
 
 from .conftest import ROWS, SIZE
 

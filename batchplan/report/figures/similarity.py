@@ -16,7 +16,7 @@ from batchplan.report.similarities import Similarities
 
 _HEIGHT = 222
 _SHADES = 64  # fewer than 256 compress better, and look the same
-_FRAME = "#fffffe"  # not a colour of the palette: it stays white in dark mode
+_FRAME = "#fffffe"  # not a colour of the palette: it stays white, whatever the page
 _OVERVIEW_ENDS = 0.5, 99.8  # percentiles that the shades span
 _ZOOM_ENDS = 5, 99.5
 SIMILARITY_TEXT = (
