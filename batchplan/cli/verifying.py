@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import MISSING
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from batchplan.cli.grouping import check_no_urls, grouped
 from batchplan.cli.options import BATCH_SIZE, FORCE, JSON
-from batchplan.cli.output import print_json, say
+from batchplan.cli.output import print_json
 from batchplan.options import option
 
 if TYPE_CHECKING:  # it loads numpy
@@ -22,7 +23,7 @@ Plans = Annotated[
     typer.Argument(
         metavar="PLAN",
         callback=check_no_urls,
-        help="One plan, a plan for each epoch, or the folder of EpochPlans or of materialize.",
+        help="One plan, a plan for each epoch, or the folder of EpochPlans.",
     ),
 ]
 
@@ -30,20 +31,10 @@ Plans = Annotated[
 @grouped
 def verify_consumption(
     plans: Plans,
-    trace: str | None = option(None, "Folder that a Recorder wrote.", kind="path"),
-    loader: str | None = option(
-        None,
-        "Run this loader alone instead: a function that returns it.",
-        metavar="MODULE:FUNCTION",
-    ),
-    world_size: int = option(1, "Processes that run the loader.", ge=1),
+    trace: str = option(MISSING, "Folder that a Recorder wrote.", kind="path"),
     epochs: int | None = option(
         None, "Epochs to expect.  [default: those of the trace, or of the plans]", ge=1
     ),
-    resume_at: int | None = option(
-        None, "Save the loader's state after this step of the last epoch, and load it.", ge=0
-    ),
-    timeout: float = option(60.0, "Seconds that the loader may run.", gt=0),
     partial: bool = option(False, "Accept that the last steps are missing."),
     output: str | None = option(
         None, "Also write a page with a picture of all steps.", "--output", "-o", metavar="HTML"
@@ -60,32 +51,16 @@ def verify_consumption(
     \b
     Example:
       batchplan verify-consumption plan.npy --trace trace
-      batchplan verify-consumption plan.npy --loader train:make_loader --epochs 2
     """
     from batchplan.consumption import Trace, verify
     from batchplan.consumption.plans import read_plans
 
-    if (trace is None) == (loader is None):
-        raise typer.BadParameter("give either --trace or --loader")
-    read = [*plans, *([trace] if trace else [])]
     if output:
         from batchplan.report.write import check_report_output
 
-        check_report_output(output, None, force=force, inputs=read)
+        check_report_output(output, None, force=force, inputs=[*plans, trace])
     known = read_plans(plans, batch_size=batch_size)
-    if loader is None:
-        assert trace is not None  # checked above
-        verdict = verify(known, Trace(trace), epochs=epochs, partial=partial)
-    else:
-        from batchplan.consumption.loaders import run_loader
-
-        count = epochs or max(known) + 1
-        seen, late = run_loader(
-            loader, world_size, epochs=count, resume_at=resume_at, timeout=timeout
-        )
-        verdict = verify(known, seen, epochs=count)
-        if late:
-            say(f"warning: {loader}: did not end within {timeout:g} seconds, and was stopped")
+    verdict = verify(known, Trace(trace), epochs=epochs, partial=partial)
     if output:
         from batchplan.consumption.page import write_page
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from batchplan.errors import InputError
 from batchplan.files.remote import no_url
-from batchplan.materialize.manifest import NAME, plan_of
 from batchplan.plans.plan import Plan
 
 _EPOCH = re.compile(r"plan-(\d+)\.\w+")  # as `batchplan.training.EpochPlans` names them
@@ -21,25 +20,21 @@ def read_plans(
     """Return plans by their first epoch.
 
     Args:
-        paths: plan files; folders of plan files named ``plan-0000.npz`` and so on, by epoch; and
-            folders that `batchplan materialize` wrote, together with their plan. Files with other
-            names are for the epochs 0, 1, 2 and so on, in the given order.
+        paths: plan files, and folders of plan files named ``plan-0000.npz`` and so on, by epoch.
+            Files with other names are for the epochs 0, 1, 2 and so on, in the given order.
         batch_size: batch size of a plan file without metadata.
 
     Raises:
-        InputError: a file is not a plan, there is no plan, or a folder was written for another
-            plan.
+        InputError: a file is not a plan, or a folder has none.
     """
     files: list[Path] = []
-    materialized: list[Path] = []
     for path in map(no_url, paths):
-        if (path / NAME).exists():
-            materialized.append(path)
-        elif path.is_dir():
-            own = sorted(file for file in path.iterdir() if _EPOCH.fullmatch(file.name))
-            files += [file for file in own if file.suffix != ".json"]
+        if path.is_dir():
+            own = [file for file in path.iterdir() if _EPOCH.fullmatch(file.name)]
+            own = sorted(file for file in own if file.suffix != ".json")
             if not own:
                 raise InputError(f"{path}: has no plan-0000.npz or the like; give plan files")
+            files += own
         else:
             files.append(path)
     names = [_EPOCH.fullmatch(file.name) for file in files]
@@ -47,14 +42,4 @@ def read_plans(
     if len(set(numbers)) != len(files):
         numbers = list(range(len(files)))
     numbered = sorted(zip(numbers, files, strict=True))
-    plans = {number: Plan.load(file, batch_size=batch_size) for number, file in numbered}
-    if not plans:
-        raise InputError("plans: got none; a folder of materialized data needs its plan next to it")
-    digests = {plan.digest for plan in plans.values()}
-    for path in materialized:
-        if (digest := plan_of(path)) not in digests:
-            raise InputError(
-                f"{path}: was written for the plan with digest {digest}, which is none of those "
-                "to compare with; materialize again, or give its plan"
-            )
-    return plans
+    return {number: Plan.load(file, batch_size=batch_size) for number, file in numbered}

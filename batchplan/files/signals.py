@@ -1,8 +1,5 @@
-"""Defers signals while uninterruptible work is done, and ends work that no process waits for."""
+"""Defers signals while uninterruptible work is done."""
 
-import fcntl
-import os
-import select
 import signal
 import threading
 from collections.abc import Iterator
@@ -40,26 +37,3 @@ def signals_deferred() -> Iterator[None]:
             signal.signal(ending, handler)
         for number in dict.fromkeys(caught):
             signal.raise_signal(number)
-
-
-@contextmanager
-def ended_with(pipe: int) -> Iterator[None]:
-    """End this process by SIGIO when the other end of a pipe closes, because its owner has ended.
-
-    Either end may be this process's. The other process must neither write nor read during the body,
-    nor just before: it sends the signal after its bytes have arrived, and may be late. A thread
-    that reads from the pipe would not do: it could not run while a library keeps the interpreter's
-    lock. For the main thread, on Linux.
-    """
-    flags = fcntl.fcntl(pipe, fcntl.F_GETFL)
-    signal.signal(signal.SIGIO, signal.SIG_DFL)
-    fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(pipe, fcntl.F_SETFL, flags | os.O_ASYNC)
-    try:
-        states = select.poll()
-        states.register(pipe, 0)
-        if states.poll(0):  # closed before: POLLHUP or POLLERR, which need not be asked for
-            signal.raise_signal(signal.SIGIO)
-        yield
-    finally:
-        fcntl.fcntl(pipe, fcntl.F_SETFL, flags)

@@ -2,40 +2,30 @@
 
 import inspect
 import re
-import runpy
 import shlex
 from pathlib import Path
 
 import pytest
 import typer
+from torch.utils.data import DataLoader
 
 from batchplan.cli.app import app
 from batchplan.planners import PLANNERS
-from batchplan.training import Recorder
+from batchplan.training import PlanBatchSampler, Recorder
 
 GROUP = typer.main.get_command(app)
 COMMANDS = GROUP.commands
 CONTEXT = typer.Context(GROUP, info_name="batchplan")
 # The same name, another meaning: the plan's batches, those of a file that does not know its own.
-# Printed as JSON is the summary of a plan, the table of a measurement. The devices of a plan are
-# those of a training, or processes that run its loader.
+# Printed as JSON is the summary of a plan, the table of a measurement.
 DIFFERENT = {
     "batch_size": {"plan", *PLANNERS, "compare"},
     "json": {"plan", *PLANNERS, "refine", "materialize", "embed"},
-    "world_size": {"verify-consumption"},
     # Lists of candidates may be in their place.
     "embeddings": {"partition", "random", "shuffled", "refine", "evaluate"},
 }
 # What a model embeds at a time and where, and shards that are not cut at batches.
 OF_EMBED = ("batch_size", "device", "shard_rows")
-
-LOADER = """
-from torch.utils.data import DataLoader
-from batchplan.training import PlanBatchSampler
-
-def make_loader():
-    return DataLoader(range(48), batch_sampler=PlanBatchSampler("plan.npy"))
-"""
 
 
 def examples(name):
@@ -58,8 +48,8 @@ def test_examples_run_as_they_stand(name, run, done, pairs, parquet):
     if name == "materialize":
         Path("embeddings.parquet").rename("data.parquet")
     if name == "verify-consumption":
-        Path("train.py").write_text(LOADER)
-        list(Recorder("trace").wrap(runpy.run_path("train.py")["make_loader"]()))
+        sampler = PlanBatchSampler("plan.npy")
+        list(Recorder("trace").wrap(DataLoader(range(48), batch_sampler=sampler)))
     if name == "concat":
         for part in ("part0.npy", "part1.npy"):
             done("random", "embeddings.parquet", "-b", 8, "-o", part)

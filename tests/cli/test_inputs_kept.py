@@ -23,7 +23,7 @@ from batchplan.planners.random import RandomOptions, random
 COMMANDS = typer.main.get_command(app).commands
 READ = {"FILE", "EMBEDDINGS", "DATA", "PLAN", "PLAN... EMBEDDINGS"}  # as help calls them
 TEXTS = {"memory", "device", "planners", "restart", "ray"}
-TEXTS |= {"loader", "fail_under", "fail_over", "fail_regress"}
+TEXTS |= {"fail_under", "fail_over", "fail_regress"}
 TEXTS |= {"model", "columns", "prompt", "prompt_text"}  # of embed
 TEXTS |= {"texts"}  # of report
 

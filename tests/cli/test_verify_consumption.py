@@ -1,40 +1,11 @@
 """The command `verify-consumption`, as a user runs it."""
 
 import json
-import subprocess
-import sys
-from compileall import compile_file
 from pathlib import Path
 
 import pytest
 
 from batchplan.plans import Plan
-
-LOADERS = """
-import time
-import torch
-from torch import distributed
-from torch.utils.data import DataLoader, TensorDataset
-from batchplan.training import PlanBatchSampler
-
-rows = TensorDataset(torch.arange(48))
-place = lambda: {"rank": distributed.get_rank(), "world_size": distributed.get_world_size()}
-planned = lambda: DataLoader(rows, batch_sampler=PlanBatchSampler("plan.npy", **place()))
-shuffled = lambda: DataLoader(rows, batch_size=8, shuffle=True)
-alone = lambda: DataLoader(rows, batch_sampler=PlanBatchSampler("plan.npy", rank=0, world_size=2))
-
-class Forgetful(DataLoader):
-    state_dict = lambda self: {}
-    load_state_dict = lambda self, state: None
-
-forgetful = lambda: Forgetful(rows, batch_sampler=PlanBatchSampler("plan.npy", **place()))
-
-class Slow:
-    def __iter__(self):
-        time.sleep(99)
-
-slow = Slow
-"""
 
 
 @pytest.fixture
@@ -42,7 +13,6 @@ def planned(npy, done):
     """plan.npy for two devices, and a trace that follows it."""
     done("random", *npy, "-b", 8, "--world-size", 2, "-q")
     trace([batches()[rank::2] for rank in range(2)])
-    Path("loaders.py").write_text(LOADERS)
     return ["verify-consumption", "plan.npy"]
 
 
@@ -144,60 +114,10 @@ def test_numbers_that_no_training_has(planned, refused):
         trace([batches()[rank::2] for rank in range(2)])
 
 
-def test_a_materialized_folder(npy, planned, done, refused):
-    options = ["-o", "data", "--format", "jsonl", "-q"]
-    Path("data.jsonl").write_text("".join(f'{{"text": "{row}"}}\n' for row in range(48)))
-    done("materialize", "plan.npy", "data.jsonl", *options)
-    done(*planned, "data", "--trace", "trace")
-    refused("verify-consumption", "data", "--trace", "trace", parts=["needs its plan next to it"])
-    done("random", *npy, "-b", 8, "--seed", 1, "-o", "other.npy", "-q")
-    refused("verify-consumption", "other.npy", "data", "--trace", "trace", parts=["data: was wri"])
-
-
-def test_a_loader(planned, done, run):
-    """In processes of their own; resumed in the middle of the last epoch."""
-    pair = ["--world-size", 2]
-    shown = done(*planned, "--loader", "loaders:planned", *pair, "--epochs", 2, "--resume-at", 2)
-    assert shown.stdout.startswith("exact: 12 steps")
-    for name, options, cause in (
-        ("shuffled", [], "another number of devices"),
-        ("alone", pair, "the same part on every rank"),
-        ("forgetful", [*pair, "--epochs", 2, "--resume-at", 1], "restarted at batch 0"),
-    ):
-        result = run(*planned, "--loader", f"loaders:{name}", *options)
-        assert result.exit_code == 1
-        assert f"cause     {cause} (epoch" in result.stdout
-
-
-def test_files_beside_the_loader_hide_no_module(planned):
-    """Those that Python and torch import, before the loader does."""
-    for name in ("random", "selectors", "tokenize"):
-        Path(f"{name}.py").write_text("raise ImportError('hidden')")
-    loader = ["--loader", "loaders:alone", "--world-size", "2"]
-    done = subprocess.run(
-        [sys.executable, "-m", "batchplan", *planned, *loader], text=True, capture_output=True
-    )
-    assert (done.returncode, done.stderr) == (1, "")
-    assert "cause     the same part on every rank" in done.stdout
-
-
-def test_a_loader_that_hangs(planned, run):
-    result = run(*planned, "--loader", "loaders:slow", "--timeout", 1)
-    assert result.exit_code == 1
-    assert "did not end within 1 seconds" in result.stderr
-    assert "cause     zero steps" in result.stdout
-
-
 def test_refusals(planned, run, refused):
-    compile_file("loaders.py", quiet=1)  # folders are compared, so nothing else may do it
-    for options in ([], ["--trace", "trace", "--loader", "a:b"]):
-        result = run(*planned, *options)
-        assert result.exit_code == 2
-        assert "either --trace or --loader" in result.output
+    result = run(*planned)
+    assert result.exit_code == 2
+    assert "Missing option '--trace'" in result.output
     refused("verify-consumption", "nothing.npy", "--trace", "trace", parts=["no such file"])
     refused(*planned, "--trace", "nothing", parts=["nothing", "no such file or folder"])
     refused(*planned, "--trace", "trace", "-o", "page.png", parts=["ends in .html"])
-    refused(*planned, "--loader", "loaders", parts=["loader: got 'loaders', expected MODULE:FUNC"])
-    refused(*planned, "--loader", "loaders:none", parts=["loaders:none", "has no attribute"])
-    options = ["--epochs", 1, "--resume-at", 1]
-    refused(*planned, "--loader", "loaders:shuffled", *options, parts=["have no state_dict"])

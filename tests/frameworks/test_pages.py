@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from pathlib import Path
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,11 +14,13 @@ import torch
 from datasets import Dataset
 from lightning.pytorch import LightningModule
 from sentence_transformers.sentence_transformer import losses
+from torch.utils.data import DataLoader
 from transformers import TrainingArguments
 from typer.testing import CliRunner
 
 from batchplan.cli.app import app
 from batchplan.plans import Batching, Plan
+from batchplan.training import PlanBatchSampler
 from tests.docs.blocks import ROOT, blocks_of
 
 from .processes import FailedError, run
@@ -49,15 +52,6 @@ class Module(LightningModule):
         return torch.optim.SGD(self.parameters(), 0.1)
 
 
-LOADER = """
-from torch.utils.data import DataLoader
-from batchplan.training import PlanBatchSampler
-
-def make_loader():
-    return DataLoader(range(150), batch_sampler=PlanBatchSampler("plan.npz"))
-"""
-
-
 def run_page(page, names):
     blocks = [block for block in blocks_of(page) if block.like == "frameworks"]
     for block in blocks:
@@ -75,10 +69,12 @@ def test_frameworks(tmp_path, monkeypatch):
     vectors = np.random.default_rng(0).standard_normal((150, 4)).astype(np.float32)
     dataset = Dataset.from_dict({"x": vectors.tolist()}).with_format("torch")
     Plan.cut(range(150), Batching(64), num_rows=150).save("plan.npz")
-    Path("train.py").write_text(LOADER)
     save_model("encoder", 150)
     encoder = load_model("encoder")
     seen = []
+
+    def make_loader(_epoch):
+        return DataLoader(dataset, batch_sampler=PlanBatchSampler("plan.npz"))
 
     def embed(model, dataset, rows):
         vectors = model.layer(dataset[rows.tolist()]["x"])
@@ -89,6 +85,7 @@ def test_frameworks(tmp_path, monkeypatch):
         seen.append(len(batch["x"]))
         return [model.layer(batch["x"])] * 2
 
+    monkeypatch.setitem(sys.modules, "train", SimpleNamespace(make_loader=make_loader))
     names = {
         "model": Tower(), "module": Module(), "dataset": dataset, "embed": embed,
         "train_step": train_step,
@@ -101,7 +98,7 @@ def test_frameworks(tmp_path, monkeypatch):
         "loss": losses.MultipleNegativesRankingLoss(encoder),
     }  # fmt: skip
     assert run_page(ROOT / "docs" / "frameworks.md", names) == 9
-    assert run_page(ROOT / "docs" / "consumption.md", names) == 3
+    assert run_page(ROOT / "docs" / "consumption.md", names) == 4
     assert seen == [64, 64, 22] * 8  # four loops of two epochs
     for folder in ("plans", "free-plans", "trainer-plans", "lightning-plans"):
         assert len(list((tmp_path / folder).glob("*.npz"))) == _EPOCHS
