@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from batchplan.cli.grouping import check_no_urls, grouped
-from batchplan.cli.options import BATCH_SIZE, FORCE, JSON
+from batchplan.cli.options import BATCH_SIZE, JSON
 from batchplan.cli.output import print_json
 from batchplan.options import option
 
@@ -36,10 +36,6 @@ def verify_consumption(
         None, "Epochs to expect.  [default: those of the trace, or of the plans]", ge=1
     ),
     partial: bool = option(False, "Accept that the last steps are missing."),
-    output: str | None = option(
-        None, "Also write a page with a picture of all steps.", "--output", "-o", metavar="HTML"
-    ),
-    force: bool = FORCE,
     batch_size: int | None = BATCH_SIZE,
     json: bool = JSON,
 ) -> None:
@@ -55,16 +51,8 @@ def verify_consumption(
     from batchplan.consumption import Trace, verify
     from batchplan.consumption.plans import read_plans
 
-    if output:
-        from batchplan.report.write import check_report_output
-
-        check_report_output(output, None, force=force, inputs=[*plans, trace])
     known = read_plans(plans, batch_size=batch_size)
     verdict = verify(known, Trace(trace), epochs=epochs, partial=partial)
-    if output:
-        from batchplan.consumption.page import write_page
-
-        write_page(verdict, output)
     if json:
         print_json(verdict.to_dict())
     else:

@@ -39,7 +39,6 @@ OTHERS = {
     "report": {"output": ("out.html", ["out.html"]), "png": WRITTEN["png"]},
     "materialize": {"output": ("out.npy", ["out.npy"])},  # a folder
     "embed": {"output": ("out.npy", ["out.npy"])},
-    "verify-consumption": {"output": ("out.html", ["out.html"])},
 }
 
 # What a command, or an option that reads, does not go without.

@@ -135,11 +135,8 @@ def test_a_failed_write_leaves_no_file(plans, parquet, run, monkeypatch, snapsho
 @pytest.mark.parametrize("package", ["jinja2", "matplotlib"])
 def test_a_missing_package_is_named(package, plans, parquet, refused, monkeypatch):
     for name in [*sys.modules]:
-        if name.startswith(("batchplan.report", "batchplan.consumption.page")):
+        if name.startswith("batchplan.report"):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
     says = [f"{package}: is not installed; run pip install 'batchplanner[report]'"]
     refused("report", *plans, parquet, *FEW, parts=says, code=4)
-    Path("trace").mkdir()
-    page = ["--trace", "trace", "--output", "page.html"]
-    refused("verify-consumption", *plans, *page, parts=says, code=4)

@@ -66,19 +66,6 @@ def test_json(planned, run, done):
     assert (document["steps"], document["wrong_steps"], document["intact_batches"]) == (6, 2, 4)
 
 
-def test_a_page(planned, run, done, refused):
-    done(*planned, "--trace", "trace", "-o", "report.html")
-    page = Path("report.html").read_text()
-    assert "What training saw is what was planned" in page
-    assert "Epoch 0, 2 ranks: exact (6), differs (0), missing (0) steps." in page
-    refused(*planned, "--trace", "trace", "-o", "report.html", parts=["--force"])
-    trace([batches()] * 2)
-    assert run(*planned, "--trace", "trace", "-o", "report.html", "-f").exit_code == 1
-    page = Path("report.html").read_text()
-    assert "What training saw is not what was planned" in page
-    assert "<h2>The whole plan on every rank</h2>" in page
-
-
 def test_plans_of_epochs(npy, planned, done, run, refused):
     Path("plans").mkdir()
     for epoch in (2, 10):
@@ -120,4 +107,3 @@ def test_refusals(planned, run, refused):
     assert "Missing option '--trace'" in result.output
     refused("verify-consumption", "nothing.npy", "--trace", "trace", parts=["no such file"])
     refused(*planned, "--trace", "nothing", parts=["nothing", "no such file or folder"])
-    refused(*planned, "--trace", "trace", "-o", "page.png", parts=["ends in .html"])
