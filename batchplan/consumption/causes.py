@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from batchplan.consumption import rules
@@ -88,16 +87,7 @@ def causes_of(epoch: Epoch) -> list[tuple[Cause, str]]:
 
     The most special cause is first.
     """
-    special = list(_applying(SPECIAL, epoch))
-    for number, dealt in epoch.others.items():
-        if special:
-            break
-        # The steps may be those of another epoch's plan, or differ from these for a special cause.
-        other = replace(epoch, dealt=dealt, others={}, partial=True)
-        if (other.exact and any(epoch.seen)) or (special := list(_applying(SPECIAL, other))):
-            (cause,) = (cause for cause in SPECIAL if cause.rule is rules.last_plan)
-            special.insert(0, (cause, f"epoch {epoch.number} got that of epoch {number}"))
-    return special or [next(_applying(GENERAL, epoch))]
+    return list(_applying(SPECIAL, epoch)) or [next(_applying(GENERAL, epoch))]
 
 
 def _applying(causes: Sequence[Cause], epoch: Epoch) -> Iterator[tuple[Cause, str]]:

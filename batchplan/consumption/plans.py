@@ -11,7 +11,7 @@ from batchplan.errors import InputError
 from batchplan.files.remote import no_url
 from batchplan.plans.plan import Plan
 
-_EPOCH = re.compile(r"plan-(\d+)\.\w+")  # as `batchplan.training.EpochPlans` names them
+_EPOCH = re.compile(r"plan-(\d{1,5})\.\w+")  # as `batchplan.training.EpochPlans` names them
 
 
 def read_plans(

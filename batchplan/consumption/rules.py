@@ -147,43 +147,26 @@ def batch_size(epoch: Epoch) -> str | None:
     seen, wanted = _sizes(epoch)
     if seen in (0, 1, wanted) or (seen < wanted and max(map(len, epoch.seen)) < 2):
         return None
-    many, steps = seen // wanted, epoch.dealt.steps
-    planned = any(
-        len(own) and np.array_equal(own, whole[: len(own)])
-        for own, whole in (
-            (_flat(in_turn(epoch.rows)), _flat(in_turn(steps))),
-            (_flat(epoch.rows[0]), _flat(steps[0])),
-        )
-    )
-    batches = f", {many} batches of the plan" * (planned and seen == many * wanted)
-    return f"{seen} rows{batches}, expected {wanted}"
+    return f"{seen} rows, expected {wanted}"
 
 
 def unequal(epoch: Epoch) -> str | None:
-    """A rank ended before another, or waits for a rank that has ended."""
+    """A rank ended before another."""
     counts = [run.steps for run in epoch.passes]
     early = any(run.steps < max(counts) and (run.ended or epoch.over) for run in epoch.passes)
     if not early and max(counts) - min(counts) < 2:
-        if not _waits(epoch):
-            return None
-        counts = [len(own) for own in epoch.dealt.keys]
+        return None
     return f"{', '.join(map(str, counts))} steps on ranks 0 to {len(counts) - 1}"
-
-
-def _waits(epoch: Epoch) -> bool:
-    """Whether a rank stopped after as many steps as a rank that has finished, although its own part
-    of the plan has more steps."""
-    runs = list(zip(epoch.passes, map(len, epoch.dealt.keys), strict=False))
-    done = {part for run, part in runs if run.ended and run.steps == part}
-    return any(not run.ended and run.steps in done and run.steps < part for run, part in runs)
 
 
 def tail_dropped(epoch: Epoch) -> str | None:
     """Only the last step of the plan is missing."""
     wanted = epoch.dealt.steps
     last = max(map(len, wanted)) - 1
+    if not epoch.is_prefix or not epoch.ended:
+        return None
     missing = np.argwhere(epoch.grid == MISSING)
-    if not epoch.is_prefix or not epoch.ended or (missing[:, 1] + epoch.first < last).any():
+    if (missing[:, 1] + epoch.first < last).any():
         return None
     if any(len(wanted[rank]) <= last for rank in missing[:, 0]):
         return None  # there was no such step

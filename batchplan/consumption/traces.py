@@ -18,11 +18,9 @@ from batchplan.files.remote import no_url
 from batchplan.plans.validation import integers_of
 from batchplan.typing import Int64Array
 
-_MOST = 1 << 28  # epochs, and steps of an epoch
+# A verdict has every epoch and step up to the last, and a short file may claim any number of them.
+_MOST_EPOCHS, _MOST_STEPS = 1 << 16, 1 << 24
 _MOST_ROW = (1 << 40) - 1
-# Largest numbers of epochs, and of steps of a rank, without a line before the last line. A short
-# file may claim any number of them, and each takes time to judge. Real traces lack fewer.
-MOST_MISSING_EPOCHS, _MOST_MISSING_STEPS = 1000, 1 << 20
 _NAME = re.compile(r"trace\.(\d+)\.jsonl")
 
 
@@ -40,14 +38,12 @@ class Pass:
         begun: the first step after the last start of the run in this epoch.
         ended: whether the loader ended.
         plans: digests of the plans of the loader, as recorded.
-        line: the number of the epoch's last line in its file.
     """
 
     rows: dict[int, Int64Array] = field(default_factory=dict)
     begun: int = 0
     ended: bool = False
     plans: set[str] = field(default_factory=set)
-    line: int = 0
 
     @property
     def steps(self) -> int:
@@ -99,7 +95,6 @@ class Trace:
             ((epoch, min(own[epoch].rows, default=0)) for own in self.ranks for epoch in own),
             default=(0, 0),
         )
-        self._check_gaps(paths)
 
     def _read(self, path: Path) -> dict[int, Pass]:
         """Read the passes of a rank, by epoch."""
@@ -111,13 +106,15 @@ class Trace:
             try:
                 document = parse_json(line, any_text=True)
                 if "start" in document:
-                    self._devices = max(self._devices, _count(document["start"]["world_size"]))
+                    devices = _count(document["start"]["world_size"], _MOST_STEPS)
+                    self._devices = max(self._devices, devices)
                     started = True
                     continue
-                epoch = _count(document["epoch"])
+                epoch = _count(document["epoch"], _MOST_EPOCHS)
                 ended = "end" in document
                 if not ended:
-                    step, rows = _count(document["step"]), _row_numbers(document["rows"])
+                    step = _count(document["step"], _MOST_STEPS)
+                    rows = _row_numbers(document["rows"])
             except (ValueError, KeyError, TypeError) as error:
                 # A run that was killed leaves half a line, at the end or before its next start.
                 if number == len(lines) or lines[number].startswith(b'{"start"'):
@@ -129,7 +126,6 @@ class Trace:
             if again:
                 _forget(passes, (epoch, step))
             here = passes.setdefault(epoch, Pass())
-            here.line = number
             if ended:
                 here.ended = True
                 continue
@@ -140,30 +136,6 @@ class Trace:
                 here.plans.add(plan)
             last, started = (epoch, step), False
         return passes
-
-    def _check_gaps(self, paths: dict[int, Path]) -> None:
-        """Refuse gaps between lines that are so large that judging all steps would take too long.
-
-        Raises:
-            InputError: too many epochs or steps have no line.
-        """
-        before, first = self.begun
-        epochs, steps = 0, [0] * len(self.ranks)
-        for epoch, rank in sorted((e, rank) for rank, own in enumerate(self.ranks) for e in own):
-            here = self.ranks[rank][epoch]
-            epochs += max(epoch - before - 1, 0)
-            begin = first if epoch == self.begun[0] else 0
-            steps[rank] += max(here.steps - begin, 0) - len(here.rows)
-            for what, number, missing, most in (
-                ("epoch", epoch, epochs, MOST_MISSING_EPOCHS),
-                ("step", here.steps - 1, steps[rank], _MOST_MISSING_STEPS),
-            ):
-                if missing > most:
-                    raise InputError(
-                        f"{paths[rank]}: line {here.line}: is of {what} {number}, but {missing:,} "
-                        f"{what}s before it have no line, expected at most {most:,}; record again"
-                    )
-            before = epoch
 
 
 def _forget(passes: dict[int, Pass], place: tuple[int, int]) -> None:
@@ -185,7 +157,7 @@ def _row_numbers(value: Any) -> Int64Array:
     return rows
 
 
-def _count(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _MOST:
-        raise ValueError(f"got {value!r:.40}, expected a number from 0 to {_MOST - 1}")
+def _count(value: Any, most: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < most:
+        raise ValueError(f"got {value!r:.40}, expected a number from 0 to {most - 1}")
     return value

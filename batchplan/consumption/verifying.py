@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from batchplan.consumption.causes import CAUSES, Cause, causes_of
-from batchplan.consumption.epochs import Dealt, Epoch
-from batchplan.consumption.traces import MOST_MISSING_EPOCHS, Pass, Trace
+from batchplan.consumption.epochs import EXACT, Dealt, Epoch
+from batchplan.consumption.traces import Pass, Trace
 from batchplan.errors import InputError
 from batchplan.plans.plan import Plan
 
@@ -130,7 +130,7 @@ def verify(
         partial: whether the run may go on, so that steps may be missing at the end.
 
     Raises:
-        InputError: no plan is for an epoch of the trace, or plans are for epochs long after it.
+        InputError: no plan is for an epoch of the trace.
     """
     seen = sorted(set().union(*trace.ranks))
     epoch, step = trace.begun
@@ -141,11 +141,6 @@ def verify(
         raise InputError(
             f"plans: got those from epoch {min(plans)} on, but the trace ends with epoch {last}; "
             "give the plans of the epochs that were trained"
-        )
-    if epochs is None and len(judged) > len(seen) + MOST_MISSING_EPOCHS:
-        raise InputError(
-            f"plans: got one for epoch {last}, but the trace has only {len(seen)} epochs; leave it "
-            "out, or pass --partial if the run goes on"
         )
     dealt = {number: Dealt(plan, len(trace.ranks)) for number, plan in plans.items()}
     compared = []
@@ -180,7 +175,7 @@ def _first(epochs: list[Epoch]) -> Place | None:
     """The first step of any rank that differs."""
     for epoch in epochs:
         if not epoch.exact:
-            index, rank = np.argwhere(epoch.grid.T)[0].tolist()
+            index, rank = divmod(int((epoch.grid.T != EXACT).argmax()), len(epoch.grid))
             step, parts = index + epoch.first, epoch.dealt.steps
             wanted = parts[rank][step : step + 1] if rank < len(parts) else []
             runs = epoch.passes[rank : rank + 1]

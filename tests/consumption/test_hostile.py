@@ -56,4 +56,4 @@ def test_made_up_lines(which, ranks, partial, changes):
     json.dumps(verdict.to_dict(), allow_nan=False)
     assert (verdict.first is None) == verdict.exact
     assert len(verdict.epochs) < 1100
-    assert verdict.steps < len(verdict.epochs) * 4 * 12 + len(files) * 2**21
+    assert verdict.steps < len(verdict.epochs) * 4 * 12 + 4 * len(files) * 2**21

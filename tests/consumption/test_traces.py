@@ -4,10 +4,8 @@ import json
 
 import pytest
 
-from batchplan.consumption import Trace, verify
+from batchplan.consumption import Trace
 from batchplan.errors import InputError
-
-from .conftest import plan_of
 
 START = {"start": {"rank": 0, "world_size": 1}}
 
@@ -56,7 +54,8 @@ def test_a_line_that_was_cut(traced):
         '{"epoch": 0, "step": "1", "rows": []}', '{"epoch": 0, "step": 0, "rows": [0.5]}',
         '{"epoch": 0, "step": 0, "rows": [[1]]}', '{"epoch": 0, "step": 0, "rows": ["1"]}',
         '{"epoch": 0, "step": 0, "rows": [99999999999999999999]}', '{"start": 1}',
-        '{"epoch": 0, "step": 999999999999, "rows": [1]}', '{"epoch": true, "end": 1}',
+        '{"epoch": 0, "step": 16777216, "rows": [1]}', '{"epoch": true, "end": 1}',
+        '{"epoch": 65536, "end": 1}',
         '{"epoch": 0, "step": 0, "rows": [-1]}', '{"epoch": 0, "step": 0, "rows": [true, 1]}',
         '{"epoch": 0, "step": 0, "rows": [4611686018427387904]}',
         '{"epoch": 0, "step": 0, "rows": null}',
@@ -67,40 +66,9 @@ def test_a_damaged_trace(line, traced):
         traced(START, line, step(0, 1))
 
 
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        ([step(0, 0), step(100_000, 0)], "line 3: is of epoch 100000, but 99,999 epochs before it"),
-        ([step(0, 0), step(0, 2**28 - 1)], "line 3: is of step 268435455, but 268,435,454 steps"),
-        ([step(3, 7), step(4, 2**27)], "line 3: is of step 134217728, but 134,217,728 steps"),
-        ([{"epoch": 9999, "end": 1}, step(0, 0)], "line 2: is of epoch 9999, but 9,998 epochs"),
-    ],
-)
-def test_what_a_gap_would_cost_is_refused(lines, message, traced):
-    """A verdict has all steps between the first and the last."""
-    with pytest.raises(InputError, match=rf"trace\.0\.jsonl: {message}"):
-        traced(START, *lines)
-
-
-def test_gaps_between_ranks(tmp_path):
-    for rank, first in enumerate([step(5, 3), step(5, 2**28 - 1)]):
-        lines = [{"start": {"rank": rank, "world_size": 2}}, first]
-        (tmp_path / f"trace.{rank}.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    with pytest.raises(InputError, match=r"trace\.1\.jsonl: line 2: is of step 268435455, but"):
-        Trace(tmp_path)
-
-
-def test_a_plan_of_an_epoch_far_after_the_trace(traced):
-    plans = {0: plan_of(), 10_000_000: plan_of(seed=1)}
-    trace = traced(START, step(0, 0))
-    with pytest.raises(InputError, match="plans: got one for epoch 10000000, but the trace has"):
-        verify(plans, trace)
-    assert len(verify(plans, trace, partial=True).epochs) == 1
-
-
 def test_a_run_may_be_recorded_late_and_with_gaps(traced):
-    (passes,) = traced(START, step(90_000, 70_000), step(90_000, 80_000), step(90_500, 0)).ranks
-    assert sorted(passes) == [90_000, 90_500]
+    (passes,) = traced(START, step(60_000, 70_000), step(60_000, 80_000), step(60_500, 0)).ranks
+    assert sorted(passes) == [60_000, 60_500]
 
 
 def test_no_trace(tmp_path):
