@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader
 
 from batchplan.errors import InputError
 from batchplan.plans.plan import Plan
-from batchplan.training.checks import check_rows, sole_pass
+from batchplan.training.checks import check_rows
 from batchplan.training.epochs import EpochPlans
 from batchplan.training.multi_dataset import MultiDatasetPlans
 from batchplan.training.sampler import ALL, PlanBatchSampler
@@ -79,7 +79,7 @@ class PlannedLoader:
         self.sampler.set_epoch(self.epoch)
         self.sampler.start_at(self.steps * self._devices)
         self.prepared.set_epoch(self.epoch)  # it counts epochs itself
-        for batch in sole_pass(self.prepared, self):
+        for batch in self.prepared:
             self.steps += 1
             yield batch
         self.epoch += 1

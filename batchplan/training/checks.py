@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Sized
 from types import FrameType
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from batchplan.errors import InputError
 from batchplan.plans.batching import Batching
 
-T = TypeVar("T")
-
-ONE_LOADER = (
-    "in the middle of a pass, so that the position of the training is not known; make a sampler "
-    "and a loader for the training, and others for an evaluation"
-)
 _MAKERS: Final = {  # the methods of a Trainer that make loaders: whether of the training
     "get_train_dataloader": True,
     "get_eval_dataloader": False,
@@ -47,19 +41,6 @@ def _maker() -> FrameType | None:
     while frame is not None and frame.f_code.co_name not in _MAKERS:
         frame = frame.f_back
     return frame
-
-
-def sole_pass(batches: Iterable[T], loader: Any) -> Iterator[T]:
-    """Yield the batches of a pass over a loader that counts its steps.
-
-    Raises:
-        InputError: another pass over the same loader has begun.
-    """
-    loader.latest_pass = this = object()
-    for batch in batches:
-        yield batch
-        if loader.latest_pass is not this:
-            raise InputError(f"loader: another pass began {ONE_LOADER}")
 
 
 def part_size(batching: Batching) -> int:

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 from batchplan.errors import InputError
 from batchplan.keywords import EpochKeywords
 from batchplan.plans.plan import Plan
-from batchplan.training.checks import check_rows, sole_pass
+from batchplan.training.checks import check_rows
 from batchplan.training.epochs import EpochPlans
 from batchplan.training.recorder import Recorder, plan_of
 from batchplan.training.sampler import PlanBatchSampler
@@ -144,7 +144,7 @@ class ResumableLoader(DataLoader[Any]):
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         self.batch_sampler.start_at(self._start)
         self._steps, self._start = self._start, 0
-        for batch in sole_pass(super().__iter__(), self):
+        for batch in super().__iter__():
             self._steps += 1
             yield batch
 

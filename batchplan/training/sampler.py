@@ -12,7 +12,7 @@ from batchplan.errors import InputError
 from batchplan.plans.batching import Batching
 from batchplan.plans.plan import Plan
 from batchplan.plans.steps import batches_per_step, share_offsets
-from batchplan.training.checks import ONE_LOADER, asked_for_training, check_loader, part_size
+from batchplan.training.checks import asked_for_training, check_loader, part_size
 
 if TYPE_CHECKING:
     from batchplan.training.epochs import EpochPlans
@@ -46,8 +46,7 @@ class PlanBatchSampler:
         epoch: the epoch, from 0.
         batch_size: the most rows that this device gets in a step. There is no such attribute with
             ``rank="all"``: Accelerate would fill short batches up with rows of the first ones.
-        position: number of batches that were taken in this epoch; 0 when it is complete; None if
-            one of two loaders over this sampler has ended, so that it is not known.
+        position: number of batches that were taken in this epoch; 0 when it is complete.
 
     Raises:
         InputError: the file cannot be loaded, its batch size is not ``batch_size``, the plan is for
@@ -112,20 +111,12 @@ class PlanBatchSampler:
 
     def start_at(self, position: int) -> None:
         """Let the next pass begin after ``position`` batches. Later ones begin at the first."""
-        self.position: int | None = position
-        self._start = position
-        self._passes: set[object] = set()  # that have begun, and not ended, since then
+        self.position = self._start = position
 
     def state_dict(self) -> dict[str, Any]:
         """Return where this sampler is, as JSON values: the digest of the plan, the epoch, and the
         number of batches that were taken. A loader with workers takes some before the training
-        needs them.
-
-        Raises:
-            InputError: another loader took batches from this sampler in the middle of the epoch.
-        """
-        if self.position is None:
-            raise InputError(f"state: another loader took batches {ONE_LOADER}")
+        needs them."""
         return {
             "plan": self.plan.digest,
             "epoch": self.epoch,
@@ -220,19 +211,10 @@ class PlanBatchSampler:
 
     def __iter__(self) -> Iterator[list[int]]:
         start, self._start = self._start, 0
-        passes, this = self._passes, object()
-        try:
-            for step in range(start, len(self)):
-                if passes is not self._passes:
-                    raise InputError(f"sampler: was set to another place {ONE_LOADER}")
-                passes.add(this)
-                self.position = step + 1
-                yield self[step]
-            self.position = 0
-        finally:
-            passes.discard(this)
-            if passes and passes is self._passes:  # of an epoch that goes on, or was broken off
-                self.position = None
+        for step in range(start, len(self)):
+            self.position = step + 1
+            yield self[step]
+        self.position = 0
 
 
 def _check_rank(
@@ -240,31 +222,16 @@ def _check_rank(
 ) -> int | Any:
     """Return the rank as a number, or "all"; 0 if the plan is for one device and none is given."""
     devices = batching.world_size
-    if rank is None and world_size is None:
-        if devices > 1:
-            raise InputError(
-                f"rank: not given, but the plan is for {devices} devices; pass rank=..., "
-                f"world_size={devices}"
-            )
+    if devices == 1 and rank is None and world_size is None:
         return 0
-    asked = _integer("world size", world_size)
-    if asked != devices:
-        raise InputError(
-            f"world size: got {asked}, but the plan is for {devices} device{'s' * (devices > 1)}; "
-            f"plan again with --world-size {asked} (world_size={asked} in Python)"
-        )
-    if isinstance(rank, str) and rank == ALL:
-        return ALL
-    number = _integer("rank", rank)
-    if not 0 <= number < devices:
-        raise InputError(f"rank: got {number}, expected from 0 to {devices - 1}")
-    return number
-
-
-def _integer(name: str, value: SupportsIndex | str | None) -> int:
-    try:
-        if not isinstance(value, bool | str | None):
-            return operator.index(value)
-    except TypeError:
-        pass
-    raise InputError(f"{name}: got {value!r}, expected an integer; pass both rank and world_size")
+    if world_size == devices:
+        if isinstance(rank, str) and rank == ALL:
+            return ALL
+        whole = isinstance(rank, SupportsIndex) and not isinstance(rank, bool)
+        if whole and 0 <= operator.index(rank) < devices:
+            return operator.index(rank)
+    raise InputError(
+        f"rank: got {rank!r} with world_size={world_size!r}, but the plan is for {devices} "
+        f"device{'s' * (devices > 1)}; pass world_size={devices} and a rank from 0 to "
+        f"{devices - 1}, or plan again with --world-size"
+    )

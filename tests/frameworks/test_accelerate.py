@@ -158,7 +158,7 @@ def test_refusals(tmp_path):
     accelerator = Accelerator(cpu=True)
     with pytest.raises(InputError, match="data set: got 46 rows, but the plan is for 47"):
         PlannedLoader(accelerator, Rows(46), plan)
-    with pytest.raises(InputError, match="world size: got 1, but the plan is for 2 devices"):
+    with pytest.raises(InputError, match="world_size=1, but the plan is for 2 devices"):
         PlannedLoader(
             accelerator, Rows(), Plan.cut(range(ROWS), Batching(4, world_size=2), num_rows=ROWS)
         )

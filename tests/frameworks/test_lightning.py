@@ -167,7 +167,7 @@ def test_a_single_plan(tmp_path):
     [
         (plan(), {"use_distributed_sampler": True}, "use_distributed_sampler=True: would deal the"),
         (plan(), {"reload_dataloaders_every_n_epochs": 0}, "every_n_epochs=0: would train every"),
-        (plan(2), {}, "world size: got 1, but the plan is for 2 devices"),
+        (plan(2), {}, "world_size=1, but the plan is for 2 devices"),
         (Plan.cut(range(9), Batching(4), num_rows=9), {}, "got 47 rows, but the plan is for 9"),
     ],
 )

@@ -98,17 +98,17 @@ def test_one_device_may_say_so():
 @pytest.mark.parametrize(
     ("devices", "given", "says"),
     [
-        (2, {}, "rank: not given, but the plan is for 2 devices; pass rank=..., world_size=2"),
-        (2, {"rank": 0}, "world size: got None, expected an integer; pass both"),
-        (2, {"world_size": 2}, "rank: got None, expected an integer; pass both"),
-        (2, {"rank": 2, "world_size": 2}, "rank: got 2, expected from 0 to 1"),
-        (2, {"rank": -1, "world_size": 2}, "rank: got -1, expected from 0 to 1"),
-        (2, {"rank": 0, "world_size": 4}, "got 4, but the plan is for 2 devices; plan again"),
-        (1, {"rank": 1, "world_size": 4}, "for 1 device; plan again with --world-size 4"),
-        (1, {"rank": 1, "world_size": 1}, "rank: got 1, expected from 0 to 0"),
-        (2, {"rank": "0", "world_size": 2}, "rank: got '0', expected an integer"),
-        (2, {"rank": 0.0, "world_size": 2}, "rank: got 0.0, expected an integer"),
-        (2, {"rank": True, "world_size": 2}, "rank: got True, expected an integer"),
+        (2, {}, "rank: got None with world_size=None, but the plan is for 2 devices"),
+        (2, {"rank": 0}, "rank: got 0 with world_size=None"),
+        (2, {"world_size": 2}, "rank: got None with world_size=2"),
+        (2, {"rank": 2, "world_size": 2}, "pass world_size=2 and a rank from 0 to 1, or plan"),
+        (2, {"rank": -1, "world_size": 2}, "rank: got -1 with"),
+        (2, {"rank": 0, "world_size": 4}, "world_size=4, but the plan is for 2 devices"),
+        (1, {"rank": 1, "world_size": 4}, "for 1 device; pass world_size=1 and a rank from 0 to 0"),
+        (1, {"rank": 1, "world_size": 1}, "rank: got 1 with"),
+        (2, {"rank": "0", "world_size": 2}, "rank: got '0' with"),
+        (2, {"rank": 0.0, "world_size": 2}, "rank: got 0.0 with"),
+        (2, {"rank": True, "world_size": 2}, "rank: got True with"),
     ],
 )
 def test_refusals(devices, given, says):
@@ -148,5 +148,5 @@ def test_a_library_that_deals_out_gets_all_parts():
     for size in (2, 4):
         with pytest.raises(InputError, match="per device, but the plan gives each 3"):
             PlanBatchSampler(make(21, 6, scope="global"), rank="all", world_size=2)(range(21), size)
-    with pytest.raises(InputError, match="world size: got None, expected an integer"):
+    with pytest.raises(InputError, match="got 'all' with world_size=None"):
         PlanBatchSampler(plan, rank="all")
