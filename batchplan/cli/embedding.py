@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import MISSING
 from typing import Annotated
 
@@ -14,7 +13,7 @@ from batchplan.cli.options import FORCE, JSON, QUIET, VERBOSE
 from batchplan.cli.output import print_json
 from batchplan.embedding.options import EmbedOptions
 from batchplan.options import option
-from batchplan.runtime import Runtime, format_bytes, peak_memory
+from batchplan.runtime import format_bytes, peak_memory
 
 Model = Annotated[
     str,
@@ -49,19 +48,11 @@ def embed(
     """
     from batchplan.cli.console import Watch
     from batchplan.embedding import embed as write
-    from batchplan.embedding.embedding import NAME
-    from batchplan.plans.output import check_folder
-
-    inputs = [model] if os.path.isdir(model) else []
-    check_folder(output, NAME, force=force, inputs=[*inputs, *data])
     watch = Watch(quiet=quiet, verbose=verbose)
     with watch.watching():
-        runtime = Runtime(device, observer=watch)
-        with runtime.stage("load"):
-            from batchplan.embedding import SentenceEncoder
-
-            encoder = SentenceEncoder(model, options, runtime)
-        done = write(encoder, data, output, force=force, observer=watch, **vars(options))
+        done = write(
+            model, data, output, force=force, device=device, observer=watch, **vars(options)
+        )
     if json:
         shape = {"dimensions": done.dim, "shards": done.shards, "kept": done.kept}
         print_json({"output": output, **done.facts, **shape})

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Unpack
@@ -30,7 +31,6 @@ from batchplan.plans.output import check_folder
 from batchplan.runtime import Observer, Runtime
 
 NAME = "_embedding.json"  # readers of folders skip names that begin with _
-_KEY = b"batchplan embedding"  # in the metadata of a shard
 _MOST_BYTES = 1 << 20
 _BATCHES_AT_ONCE = 64  # batches of the model between two steps of the progress
 
@@ -107,9 +107,10 @@ def embed(
     model = [encoder] if isinstance(encoder, str) and os.path.isdir(encoder) else []
     check_folder(path, NAME, force=force, inputs=[*paths, *model])
     if isinstance(encoder, str):
-        from batchplan.embedding.encoder import SentenceEncoder
+        with runtime.stage("load"):
+            from batchplan.embedding.encoder import SentenceEncoder
 
-        encoder = SentenceEncoder(encoder, settings, runtime)
+            encoder = SentenceEncoder(encoder, settings, runtime)
     with runtime.stage("scan"):
         source = Source.of(paths, settings.names)
         _require_text(source)
@@ -124,11 +125,10 @@ def embed(
         staged_folder(path, keep=True) as folder,
         runtime.stage("embed", source.num_rows * width) as advance,
     ):
-        digest = _claim(folder, facts, force)
+        _claim(folder, facts, force)
         for number, table in enumerate(_cut(source.batches(), settings.shard_rows)):
             shard, first = folder / f"shard-{number:06d}.parquet", number * settings.shard_rows
-            if shard.exists():
-                dim = _kept(shard, len(table), digest)
+            if shard.exists():  # shards are replaced atomically, so that it is whole
                 kept += 1
                 advance(len(table) * width)
                 continue
@@ -136,44 +136,30 @@ def embed(
             for column, (texts, written) in enumerate(zip(table, settings.written, strict=True)):
                 vectors = _vectors(encoder, texts, column, settings.batch_size, advance)
                 _require_finite(vectors, source, first)
-                dim = vectors.shape[1]
-                columns[written] = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), dim)
-            shard_table = pa.table(columns).replace_schema_metadata({_KEY: digest})
-            write_files({shard: _writer(shard_table)})
+                columns[written] = pa.FixedSizeListArray.from_arrays(
+                    pa.array(vectors.ravel()), vectors.shape[1]
+                )
+            write_files({shard: _writer(pa.table(columns))})
+        dim = pq.read_schema(shard).field(settings.written[0]).type.list_size
     return Embedded(facts, dim, number + 1, kept)
 
 
-def _claim(folder: Path, facts: dict[str, Any], force: bool) -> bytes:
-    """Begin in an empty folder, or go on in one with the same facts. Returns their digest."""
-    path = folder / NAME
-    text = json.dumps(facts, indent=2).encode() + b"\n"
+def _claim(folder: Path, facts: dict[str, Any], force: bool) -> None:
+    """Begin in an empty folder, or go on in one with the same facts."""
+    path, before, names = folder / NAME, {}, list(facts)
     if path.exists():
-        try:
-            before = parse_json(read_regular(path, _MOST_BYTES, "the facts of an interrupted run"))
-            names = [name for name in facts if before.get(name) != facts[name]]
-        except (ValueError, AttributeError):
-            before, names = {}, list(facts)
+        with suppress(ValueError, AttributeError):
+            found = parse_json(read_regular(path, _MOST_BYTES, "the facts of an interrupted run"))
+            names = [name for name in facts if found.get(name) != facts[name]]
+            before = found
         if names and not force:
             raise InputError(
                 f"{folder}: was begun with {names[0]} {before.get(names[0])!s:.80}, now it is "
                 f"{facts[names[0]]!s:.80}; run as before to go on, or pass --force to begin again"
             )
-        for old in folder.glob("shard-*") if names else ():
-            remove(old)
-    write_files({path: text})
-    return hashlib.sha256(text).hexdigest().encode()
-
-
-def _kept(shard: Path, rows: int, digest: bytes) -> int:
-    """Return the d of a shard of an earlier run, which must be what this run would write."""
-    try:
-        with pq.ParquetFile(shard) as file:
-            schema, found_rows = file.schema_arrow, file.metadata.num_rows
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{shard}: is damaged ({error!s:.200}); remove it") from error
-    if found_rows != rows or (schema.metadata or {}).get(_KEY) != digest:
-        raise InputError(f"{shard}: is not of this run; remove it")
-    return int(schema.field(len(schema) - 1).type.list_size)
+    for old in folder.glob("shard-*") if names else ():
+        remove(old)
+    write_files({path: json.dumps(facts, indent=2).encode() + b"\n"})
 
 
 def _vectors(
@@ -222,23 +208,19 @@ def _require_text(source: Source) -> None:
 
 def _digest(source: Source) -> str:
     """Return a digest of all texts. It does not depend on how they are cut into batches."""
-    names = source.schema.names
-    texts, lengths = ([hashlib.blake2b(digest_size=16) for _ in names] for _ in range(2))
-    row = 0
+    digest, row = hashlib.blake2b(digest_size=16), 0
     for batch in source.batches():
-        for name, column, *digests in zip(names, batch, texts, lengths, strict=True):
+        for name, column in zip(source.schema.names, batch, strict=True):
             if column.null_count:
                 first = pc.index(column.is_null(), True).as_py()
                 raise InputError(
                     f"{source.place(row + first)}: column {name!r} is null, expected a text; drop "
                     "the row"
                 )
-            stored = column.cast(pa.large_binary())
-            digests[0].update(b"".join(stored.to_pylist()))
-            digests[1].update(pc.binary_length(stored).to_numpy().tobytes())
+        columns = (column.cast(pa.large_binary()).to_pylist() for column in batch)
+        digest.update("".join(map(repr, zip(*columns, strict=True))).encode())
         row += len(batch)
-    whole = b"".join(part.digest() for part in (*texts, *lengths))
-    return f"b2:{hashlib.blake2b(whole, digest_size=16).hexdigest()}"
+    return f"b2:{digest.hexdigest()}"
 
 
 def _cut(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
