@@ -140,7 +140,10 @@ def embed(
                     pa.array(vectors.ravel()), vectors.shape[1]
                 )
             write_files({shard: _writer(pa.table(columns))})
-        dim = pq.read_schema(shard).field(settings.written[0]).type.list_size
+        try:
+            dim = pq.read_schema(shard).field(settings.written[0]).type.list_size
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"{shard}: is damaged ({error!s:.200}); remove it") from error
     return Embedded(facts, dim, number + 1, kept)
 
 

@@ -212,6 +212,12 @@ def test_damaged_facts_are_refused(text, interrupted):
         embed(Letters(), interrupted, "pairs", **options())
 
 
+def test_a_damaged_shard_is_named(interrupted):
+    (PARTIAL / "shard-000005.parquet").write_bytes(b"PAR1 cut")
+    with pytest.raises(InputError, match=r"shard-000005.parquet: is damaged .*; remove it"):
+        embed(Letters(), interrupted, "pairs", **options())
+
+
 def test_shards_without_facts_are_made_again(interrupted):
     """As a writer that was killed while it removed an older folder leaves them."""
     (PARTIAL / "_embedding.json").unlink()
