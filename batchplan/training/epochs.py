@@ -170,7 +170,7 @@ class EpochPlans:
         """Return the plan of an epoch that was made before.
 
         Raises:
-            InputError: the plan is gone, or is of another run.
+            InputError: the plan is gone, or the folder has the plans of another run.
         """
         path = self.path(epoch)
         self.resume()
@@ -264,7 +264,7 @@ class EpochPlans:
         """Return the plan of an epoch that begins, or goes on."""
         path = self.path(epoch)
         if self._loaded is None or self._loaded[0] != path:
-            self._loaded = path, self._planner.load(epoch)
+            self._loaded = path, Plan.load(path, num_rows=self.num_rows)
         plan = self._loaded[1]
         if self._ahead is not None:
             each = batches_per_step(self.batching.world_size, self.batching.scope)

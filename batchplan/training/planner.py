@@ -80,27 +80,6 @@ class EpochPlanner:
         last = inf if self.planned_epochs is None else self._first_planned + self.planned_epochs
         return self._first_planned <= self.files.first(epoch) < last
 
-    def load(self, epoch: int) -> Plan:
-        """Load the plan of an epoch.
-
-        Raises:
-            InputError: it cannot be read, or is a plan of another run.
-        """
-        path = self.files.plan_path(epoch)
-        loaded = Plan.load(path, num_rows=self.num_rows)
-        expected = {
-            "planner": self.planner if self.is_planned(epoch) else RANDOM,
-            "seed": self._seed(epoch),
-            **asdict(self.batching),
-        }
-        for name, value in expected.items():
-            if (got := getattr(loaded.metadata, name)) != value:
-                raise InputError(
-                    f"{path}: its {name.replace('_', ' ')} is {got}, expected {value}: a plan of "
-                    "another run; use another folder, or remove the plans in this one"
-                )
-        return loaded
-
     def make(self, epoch: int, sides: Sequence[NDArray[np.float16]]) -> None:
         """Save the plan of an epoch, with `measured` figures among its metrics.
 

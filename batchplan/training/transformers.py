@@ -32,8 +32,6 @@ from batchplan.training.sampler import ALL, PlanBatchSampler
 from batchplan.training.vectors import Embed, in_evaluation
 from batchplan.typing import Int64Array
 
-_STATE = "batchplan"  # the key in a checkpoint of the plan that it was trained on
-
 
 class PlannedEpochs(TrainerCallback):
     """A callback that plans each epoch with the current model; `PlannedBatches` trains on the plan.
@@ -192,16 +190,7 @@ class PlannedEpochs(TrainerCallback):
             self._epoch, begun = _place(args, state, steps)
         else:
             self._epoch += 1
-        if begun:
-            plan = plans.existing(self._epoch)
-            known = state.stateful_callbacks.get(_STATE, {}).get("attributes", {})
-            if known.get("plan") not in (None, plan.digest):
-                raise InputError(
-                    f"{plans.path(self._epoch)}: is not the plan that the checkpoint began this "
-                    "epoch with; restore that, or resume from the end of an epoch"
-                )
-        else:
-            plan = plans.for_epoch(self._epoch)
+        plan = plans.existing(self._epoch) if begun else plans.for_epoch(self._epoch)
         if (got := len(plan) // at_once) != steps:
             raise InputError(
                 f"{plans.path(self._epoch)}: has {got} steps, but the trainer expects {steps} in "
@@ -209,8 +198,6 @@ class PlannedEpochs(TrainerCallback):
             )
         self.sampler.set_epoch(self._epoch)
         self._step = begun
-        attributes = {"epoch": self._epoch, "plan": plan.digest}
-        state.stateful_callbacks[_STATE] = {"args": {}, "attributes": attributes}
         # In all processes, as trainers do: a trainer may gather what it logs. Trackers write one.
         if not begun and plans.figures and hasattr(self._trainer, "log"):
             self._trainer.log({f"batchplan/{name}": n for name, n in plans.figures.items()})

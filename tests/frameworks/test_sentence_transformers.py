@@ -257,11 +257,6 @@ def plans_of(folder):
 def test_a_resumed_epoch_needs_its_own_plan(tmp_path, saved):
     train(tmp_path, saved, stop=3)
     (path,) = plans_of(tmp_path)
-    plan = Plan.load(path)
-    other = Plan(plan.rows[::-1], plan.batch_offsets, plan.metadata)
-    other.save(path, force=True)
-    with pytest.raises(InputError, match="is not the plan that the checkpoint began this epoch"):
-        train(tmp_path, saved, resume=True)
     path.unlink()
     with pytest.raises(InputError, match="does not exist, but training goes on in the middle"):
         train(tmp_path, saved, resume=True)

@@ -275,15 +275,6 @@ def test_a_run_with_other_data_or_options_does_not_resume(tmp_path, changed, say
     make(tmp_path, **known, keep=3, timeout=1).for_epoch(1)
 
 
-def test_the_plan_of_another_run_is_refused(tmp_path):
-    """One that was put in the place of its own."""
-    plans = make(tmp_path)
-    plans.for_epoch(0)
-    make(tmp_path / "other", seed=7).for_epoch(0).save(plans.path(1))
-    with pytest.raises(InputError, match="its seed is 7, expected 1: a plan of another run"):
-        plans.for_epoch(1)
-
-
 @pytest.mark.parametrize("take", [lambda plans: plans.for_epoch(0), PlanBatchSampler])
 def test_a_new_run_does_not_train_on_the_plans_of_an_earlier_one(tmp_path, take):
     """It has the same data, options and seed: a model trained at another rate, say."""
