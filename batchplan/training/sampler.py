@@ -227,9 +227,10 @@ def _check_rank(
     if world_size == devices:
         if isinstance(rank, str) and rank == ALL:
             return ALL
-        whole = isinstance(rank, SupportsIndex) and not isinstance(rank, bool)
-        if whole and 0 <= operator.index(rank) < devices:
-            return operator.index(rank)
+        if isinstance(rank, SupportsIndex) and not isinstance(rank, bool):
+            number = operator.index(rank)
+            if 0 <= number < devices:
+                return number
     raise InputError(
         f"rank: got {rank!r} with world_size={world_size!r}, but the plan is for {devices} "
         f"device{'s' * (devices > 1)}; pass world_size={devices} and a rank from 0 to "

@@ -8,7 +8,7 @@ trainer = SentenceTransformerTrainer(model, args, train_dataset, loss=loss, call
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import fields
 from itertools import chain, repeat
 from math import isclose
@@ -113,7 +113,12 @@ class PlannedEpochs(transformers.PlannedEpochs):
         options = {"embeddings": "training", **options}
         super().__init__(folder, dataset, self._vectors, planner, **options)
         sets = dataset if isinstance(dataset, dict) else {"": dataset}
-        _check_sets(dataset, alpha, options)
+        wrong = "label_table" if isinstance(dataset, dict) else "alpha"
+        if {**options, "alpha": alpha}.get(wrong) is not None:
+            raise InputError(
+                f"{wrong}: got {len(sets)} data sets; alpha is for several. label_table is for "
+                "one: join several with datasets.concatenate_datasets, and pass source_column"
+            )
         known = PLANNERS.get(planner)  # `EpochPlans` refuses an unknown one
         self._known = {field.name for field in fields(known.options)} if known else set()
         most = None if known and known.tuples else 2
@@ -179,7 +184,7 @@ class PlannedEpochs(transformers.PlannedEpochs):
         if args.device.type == "cuda":
             self._size = BatchSize(_AT_ONCE, _MOST_AT_ONCE)
         folder = Path(self.folder)
-        if len(self._columns) == 1:
+        if not isinstance(self.dataset, dict):
             return self._plans_of_set("", folder)
         if args.multi_dataset_batch_sampler != self.join:
             self._multi_dataset = args.multi_dataset_batch_sampler
@@ -260,17 +265,12 @@ class PlannedEpochs(transformers.PlannedEpochs):
     def on_init_end(self, *events: Any, **others: Any) -> None:
         """Check the model, the arguments and the loss, and prepare to plan."""
         model: Any = others["model"]
-        if isinstance(model, CrossEncoder):
-            raise InputError(
-                "model: got a CrossEncoder, whose losses read pairs one by one, so that a plan "
-                "changes nothing; mine negatives with batchplan hardneg. For "
-                "MultipleNegativesRankingLoss, use PlannedBatches (docs/frameworks.md)"
-            )
         dense = not is_not_dense(model) or isinstance(model, MultiVectorEncoder)
-        if self.encoder is None and not dense:
+        if isinstance(model, CrossEncoder) or (self.encoder is None and not dense):
             raise InputError(
                 f"model: got a {type(model).__name__}, which has no dense vectors to plan with; "
-                "pass encoder=SentenceTransformer(...), a model to plan with"
+                "pass encoder=SentenceTransformer(...), a model to plan with; with a CrossEncoder, "
+                "use PlannedBatches (docs/frameworks.md)"
             )
         super().on_init_end(*events, **others)
         if self.options.get("embeddings") == "training" and self.encoder is None:
@@ -366,22 +366,3 @@ def random_batches(dataset: Any, **options: Any) -> DefaultBatchSampler:
 def is_not_dense(model: Any) -> bool:
     """Return whether a model returns no single dense vector for a text."""
     return isinstance(model, SparseEncoder) or not isinstance(model, SentenceTransformer)
-
-
-def _check_sets(dataset: Any, alpha: float | None, options: Mapping[str, Any]) -> None:
-    several = isinstance(dataset, dict)
-    if several and len(dataset) < 2:
-        raise InputError(
-            "data set: got a dictionary of less than two; pass the data set itself, here and to "
-            "the trainer"
-        )
-    if alpha is not None and not (several and 0 <= alpha <= 1):
-        raise InputError(
-            f"alpha: got {alpha} for {len(dataset) if several else 1} data sets, expected a number "
-            "from 0 to 1 for several"
-        )
-    if several and "label_table" in options:
-        raise InputError(
-            "label_table: has the labels of one data set, but got several; join them with "
-            "datasets.concatenate_datasets, and plan with source_column"
-        )

@@ -184,8 +184,11 @@ def test_evaluations_are_not_planned(tmp_path, saved):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"alpha": 2}, "alpha: got 2 for 3 data sets, expected a number from 0 to 1"),
-        ({"label_table": "t.parquet"}, "label_table: has the labels of one data set, but got sev"),
+        ({"alpha": 2}, "order: got 2, expected proportional, round_robin, or a number from 0"),
+        (
+            {"label_table": "t.parquet"},
+            "label_table: got 3 data sets; alpha is for several. label_t",
+        ),
         ({"temperature": 0.1}, "temperature: got 0.1 for the plan, but the loss has 0.05"),
         (
             {"arguments": {"multi_dataset_batch_sampler": lambda *_, **__: None}},
@@ -224,8 +227,8 @@ def test_a_loss_for_each(tmp_path, saved):
     streams = {name: own.to_iterable_dataset() for name, own in data_sets().items()}
     with pytest.raises(InputError, match=r"got a IterableDataset, expected a datasets.Dataset"):
         PlannedEpochs(tmp_path, streams, loss)
-    with pytest.raises(InputError, match="got a dictionary of less than two; pass the data set"):
-        PlannedEpochs(tmp_path, {"code": data_sets()["code"]}, loss)
+    with pytest.raises(InputError, match="alpha: got 1 data sets; alpha is for several"):
+        PlannedEpochs(tmp_path, data_sets()["code"], loss, alpha=0.5)
 
 
 def test_a_data_set_too_small_for_a_batch(tmp_path, saved):

@@ -144,7 +144,7 @@ def test_means_of_token_vectors(embeddings, tmp_path):
     ("make", "says"),
     [
         (sparse, "model: got a SparseEncoder, which has no dense vectors to plan with; pass enco"),
-        (cross, "model: got a CrossEncoder, whose losses read pairs one by one, so that a plan ch"),
+        (cross, "model: got a CrossEncoder, which has no dense vectors to plan with; pass enco"),
     ],
 )
 def test_refusals(make, says, tmp_path):
