@@ -48,6 +48,7 @@ def embed(
     """
     from batchplan.cli.console import Watch
     from batchplan.embedding import embed as write
+
     watch = Watch(quiet=quiet, verbose=verbose)
     with watch.watching():
         done = write(

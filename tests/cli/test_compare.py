@@ -168,7 +168,6 @@ def test_settings_are_checked_before_anything_runs(npy, refused):
     refused("compare", *npy, "--planners", "random,best", parts=["planners: got 'best'"])
 
 
-
 # No plan at all
 
 
