@@ -14,7 +14,7 @@ from batchplan.files.remote import no_url
 from batchplan.options import check_names, paths_of, shown
 from batchplan.planners import PLANNERS
 from batchplan.planners.common.options import PlannerOptions
-from batchplan.plans.output import check_file, check_name, check_place
+from batchplan.plans.output import check_file, check_place
 
 USUAL = ("shuffled", "gcbs", "rwr", "scb", "partition")
 
@@ -157,5 +157,4 @@ def check_folder(
         if exists:
             check_file(path, force, inputs)
         else:
-            check_name(path, folder.parent)
             check_not_input(path, inputs)
