@@ -5,8 +5,9 @@ the memory is bounded for any batch size. One product serves both directions: it
 the y of the batch, its columns y against the x.
 """
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,7 +15,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from batchplan.quality.guard.kernels import REASONS, batch_losses
 from batchplan.quality.guard.rule import Guard
 from batchplan.quality.losses.distribution import PERCENTS, Histogram, Percentiles
 from batchplan.quality.losses.running import RunningLogSumExp
@@ -29,7 +29,6 @@ _PRODUCTS = 1 << 19  # similarities of batches multiplied together, unless one t
 _ELEMENTS = 1 << 19  # numbers of the rows gathered for them, which stay in the cache
 _FEWER_ELEMENTS = 1 << 17  # measured: fastest where nothing but losses is wanted
 _LARGEST_SHIFT = 300.0  # exp(-2 * 300) is well within float64
-_KERNEL_REASONS = "similarity", "group", "duplicate", "any"
 _REASONS = "similarity", "negative", "group", "duplicate", "any"
 
 
@@ -43,12 +42,7 @@ class Breaks:
     """
 
     affected: NDArray[np.bool_]
-    by: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_REASONS, 0))
-
-    @classmethod
-    def none(cls, num_rows: int) -> "Breaks":
-        """Return an object without pairs, for N rows."""
-        return cls(np.zeros(num_rows, np.bool_))
+    by: dict[str, int]
 
 
 class Detail:
@@ -109,7 +103,7 @@ def batch_statistics(
     x, y, guard, tau = pairs.x, pairs.y, pairs.guard, pairs.temperature
     ways = 1 if pairs.alike else 2
     out = [np.empty((4, len(rows))) for _ in range(ways)]
-    breaks = Breaks.none(x.num_rows)
+    affected, counts = np.zeros(x.num_rows, np.bool_), Counter[str]()
 
     def measure(entries: Int64Array) -> None:
         members = rows[entries]
@@ -129,7 +123,12 @@ def batch_statistics(
                     detail.add(largest, top == left)
                 hidden = None
                 if guard is not None:
-                    hidden = _hidden(pairs, guard, own, others, tile, largest, breaks)
+                    broken = _broken(pairs, guard, own, others, tile, largest)
+                    counts.update(_counts(broken))
+                    hidden = broken["any"]
+                    affected[own[hidden.any(dim=-1).cpu().numpy()]] = True
+                    if top == left:
+                        hidden.diagonal(dim1=1, dim2=2).fill_(True)  # the positives
                 logits = tile.div_(tau)
                 places = slice(*top), slice(*left)
                 each = (logits if forth is None else forth), logits
@@ -145,22 +144,21 @@ def batch_statistics(
             out[way][:, entries] = part.result(itself)
 
     groups = equal_batches(offsets, x.dim)
-    # `Detail` and `Breaks` are added to in the order of the groups, whatever the threads.
+    # `Detail` and the broken pairs are added to in the order of the groups.
     threaded = detail is None and guard is None and x.device.type == "cpu"
     for _ in in_order(measure, groups) if threaded else map(measure, groups):
         pass
-    breaks.by = {reason: count // 2 for reason, count in breaks.by.items()}  # met from both rows
     sides = [BatchStatistics(*values) for values in out]
-    return InBatches(sides[0], sides[-1], breaks)
+    return InBatches(sides[0], sides[-1], Breaks(affected, _by_reason(counts)))
 
 
 class MeanLosses(NamedTuple):
     """Mean losses, float64 (2,), x to y and y to x, over all pairs and over allowed ones, and the
-    pairs that break the guard."""
+    broken pairs by reason, as `Breaks.by`."""
 
     every: Float64Array
     allowed: Float64Array
-    breaks: Breaks
+    by: dict[str, int]
 
 
 def mean_losses(pairs: Pairs, rows: Int64Array, offsets: Int64Array) -> MeanLosses:
@@ -178,30 +176,29 @@ def mean_losses(pairs: Pairs, rows: Int64Array, offsets: Int64Array) -> MeanLoss
             for name in ("log_sum", "allowed")
         ]
         every, allowed = np.array(means)
-        return MeanLosses(every, allowed, breaks)
-    breaks = Breaks.none(x.num_rows)
-    ceilings, codes, kinds = np.empty(0), np.empty((0, 0), np.int64), np.empty(0, np.int64)
-    if guard is not None:
-        ceilings = guard.ceilings.numpy()
-        codes = np.array([codes.numpy() for _, codes in guard.codes], np.int64)
-        codes = codes.reshape(-1, x.num_rows)
-        kinds = np.array([_KERNEL_REASONS.index(reason) for reason, _ in guard.codes], np.int64)
+        return MeanLosses(every, allowed, breaks.by)
 
-    def measure(entries: Int64Array) -> tuple[Float64Array, Int64Array]:
+    def measure(entries: Int64Array) -> tuple[Float64Array, Counter[str]]:
         members = rows[entries]
-        similar = judged = _products(x, y, members)
-        if guard is not None and not guard.own:
-            judged = _products(guard.x, guard.y, members)
-        fixed = ceilings, codes, kinds, shift, 1 / tau, breaks.affected
-        return batch_losses(similar, judged, members, *fixed)  # type: ignore[no-any-return]
+        queries = gather(x, members)
+        tile = torch.bmm(queries, (queries if y is x else gather(y, members)).mT)
+        terms = torch.exp(tile / tau - shift)
+        positive, parts, counts = terms.diagonal(dim1=1, dim2=2), [terms], Counter[str]()
+        if guard is not None:
+            broken = _broken(pairs, guard, members, members, tile, tile)
+            counts = _counts(broken)
+            parts.append(terms.masked_fill(broken["any"], 0))
+        losses = [
+            [(part.sum(dim) / positive).log().numpy().sum() for dim in (2, 1)] for part in parts
+        ]
+        return np.array([losses[0], losses[-1]]), counts
 
-    total, counts = np.zeros((2, 2)), np.zeros(REASONS, np.int64)
+    total, counts = np.zeros((2, 2)), Counter[str]()
     for losses, broken in in_order(measure, equal_batches(offsets, x.dim, _FEWER_ELEMENTS)):
         total += losses
-        counts += broken
-    breaks.by |= dict(zip(_KERNEL_REASONS, counts.tolist(), strict=True))
+        counts.update(broken)
     every, allowed = total / len(rows)
-    return MeanLosses(every, allowed, breaks)
+    return MeanLosses(every, allowed, _by_reason(counts))
 
 
 class _Running:
@@ -228,16 +225,15 @@ class _Running:
         return torch.stack(parts).cpu().numpy()
 
 
-def _hidden(
+def _broken(
     pairs: Pairs,
     guard: Guard,
     own: Int64Array,
     others: Int64Array,
     tile: torch.Tensor,
     largest: torch.Tensor,
-    breaks: Breaks,
-) -> torch.Tensor:
-    """Return which pairs of a tile break the guard or are positives, bool; count in ``breaks``.
+) -> dict[str, torch.Tensor]:
+    """Return which pairs of a tile break the guard, bool (batches, R, C), by reason, and ``any``.
 
     Args:
         own, others: int64 (batches, R) and (batches, C), the rows.
@@ -269,11 +265,17 @@ def _hidden(
     for reason, same in guard.same(rows, columns):
         same.logical_and_(different)
         reasons[reason] = reasons[reason] | same if reason in reasons else same
-    broken = torch.stack(list(reasons.values())).any(dim=0)
-    for reason, mask in (*reasons.items(), ("any", broken)):
-        breaks.by[reason] += int(mask.sum())
-    breaks.affected[rows[broken.any(dim=-1)].cpu().numpy()] = True
-    return broken | ~different
+    return {**reasons, "any": torch.stack(list(reasons.values())).any(dim=0)}
+
+
+def _counts(broken: dict[str, torch.Tensor]) -> Counter[str]:
+    """Count the broken pairs of a tile by reason, each from both of its rows."""
+    return Counter({reason: int(mask.sum()) for reason, mask in broken.items()})
+
+
+def _by_reason(counts: Counter[str]) -> dict[str, int]:
+    """Return how many pairs break the guard, from the `_counts` of all tiles."""
+    return {reason: counts[reason] // 2 for reason in _REASONS}
 
 
 def equal_batches(offsets: Int64Array, dim: int, elements: int = _ELEMENTS) -> Iterator[Int64Array]:
@@ -293,13 +295,6 @@ def pairs_within(offsets: Int64Array) -> int:
     """Count the unordered pairs of entries that share a batch."""
     sizes = np.diff(offsets)
     return int((sizes * (sizes - 1)).sum()) // 2
-
-
-def _products(x: MeasuredRows, y: MeasuredRows, members: Int64Array) -> Float64Array:
-    """Return s_ij of the rows of equal batches, int64 (batches, B): float64 (batches, B, B)."""
-    queries = gather(x, members)
-    keys = queries if y is x else gather(y, members)
-    return torch.bmm(queries, keys.mT).numpy()
 
 
 def gather(side: MeasuredRows, indices: Int64Array) -> torch.Tensor:
