@@ -19,7 +19,8 @@ from batchplan.quality.evaluation import Evaluation, GuardReport
 from batchplan.quality.false_negatives import check_codes, false_negatives
 from batchplan.quality.guard.limits import with_limit
 from batchplan.quality.guarded import false_mined, guard_errors, guard_report
-from batchplan.quality.losses.in_batches import Breaks, Detail, batch_statistics, pairs_within
+from batchplan.quality.losses.distribution import Distribution
+from batchplan.quality.losses.in_batches import Breaks, batch_statistics
 from batchplan.quality.losses.plans import losses, standard_errors
 from batchplan.quality.measured import HARDEST_KEPT, RECALLED, Measured
 from batchplan.quality.metrics import METRICS
@@ -30,7 +31,7 @@ from batchplan.quality.references import References
 from batchplan.runtime import Observer, Runtime
 from batchplan.typing import Int64Array
 
-_FIXED_BYTES = 128 << 20  # tiles and chunks of all passes, and the numbers kept for percentiles
+_FIXED_BYTES = 128 << 20  # tiles and chunks of all passes
 _THREAD_BYTES = 32 << 20  # for the batches that a thread measures
 
 
@@ -137,7 +138,7 @@ def _evaluation(
 ) -> Evaluation:
     """Measure one plan; ``report`` makes the report of the guard."""
     rows, offsets = plan.rows, plan.batch_offsets
-    detail = Detail(pairs.bound, pairs.x.device, 2 * pairs_within(offsets))
+    detail = Distribution(pairs.bound, pairs.x.device)
     forth, back, breaks = batch_statistics(pairs, rows, offsets, detail)
     random = references.random(offsets)
     measured = Measured(

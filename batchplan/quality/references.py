@@ -8,7 +8,8 @@ import numpy as np
 
 from batchplan.plans import Plan
 from batchplan.quality.losses.all_rows import global_statistics
-from batchplan.quality.losses.in_batches import Detail, batch_statistics, mean_losses
+from batchplan.quality.losses.distribution import Distribution
+from batchplan.quality.losses.in_batches import batch_statistics, mean_losses
 from batchplan.quality.losses.tiles import MOST_KEPT
 from batchplan.quality.measured import GlobalStatistics
 from batchplan.quality.options import EvaluationOptions
@@ -34,7 +35,7 @@ class RandomPlans:
 
     losses: Float64Array
     allowed: Float64Array
-    detail: Detail
+    detail: Distribution
 
 
 class References:
@@ -99,7 +100,7 @@ class References:
     def _trials(self, offsets: Int64Array) -> RandomPlans:
         trials, pairs = self._options.random_trials, self.pairs
         losses = np.empty((2, 2, trials))
-        detail = Detail(pairs.bound, pairs.x.device)
+        detail = Distribution(pairs.bound, pairs.x.device)
         with self._runtime.stage("random batches", total=trials) as advance:
             orders = random_orders(pairs.num_rows, offsets, trials, self._runtime)
             for trial, rows in enumerate(orders):

@@ -11,7 +11,7 @@ from batchplan.plans import Plan
 from batchplan.quality import EvaluationOptions, evaluate, evaluate_plans
 from batchplan.quality.coverage import coverage
 from batchplan.quality.false_negatives import check_codes, false_negatives
-from batchplan.quality.losses.distribution import Histogram
+from batchplan.quality.losses.distribution import Distribution
 from batchplan.quality.references import random_rows
 from batchplan.runtime import Runtime
 
@@ -138,21 +138,22 @@ def test_coverage_counts_rows(sample):
 
 @pytest.mark.parametrize("bound", [1.0, 3.7, 1e-20, 1e30])
 def test_histogram_of_any_range(bound):
-    numbers = np.random.default_rng(0).uniform(-bound, bound, 5000)
-    histogram = Histogram(bound, torch.device("cpu"))
-    for part in np.array_split(numbers, 3):
-        histogram.add(torch.from_numpy(part))
-    counts = np.histogram(numbers, histogram.edges)[0]
-    assert histogram.shares() == pytest.approx(counts / 5000)
-    assert (histogram.edges[0], histogram.edges[20], histogram.edges[40]) == (-bound, 0, bound)
+    numbers = np.random.default_rng(0).uniform(-bound, bound, (3, 40, 40))
+    distribution = Distribution(bound, torch.device("cpu"))
+    for part in numbers:
+        distribution.add(torch.from_numpy(part[None]), on_diagonal=False)
+    edges = distribution.figures(distribution)["similarity_histogram"]["edges"]
+    counts = np.histogram(numbers, edges)[0]
+    assert distribution.shares() == pytest.approx(counts / numbers.size)
+    assert (edges[0], edges[20], edges[40]) == (-bound, 0, bound)
 
 
 def test_histogram_at_its_edges():
-    histogram = Histogram(1.0, torch.device("cpu"))
-    assert histogram.shares() == []
-    edges = torch.tensor(histogram.edges, dtype=torch.float64)
-    histogram.add(torch.cat((edges, torch.tensor([1.0 + 1e-7, -1.0 - 1e-7]))))
-    assert histogram.shares() == pytest.approx([count / 43 for count in [2, *[1] * 38, 3]])
+    distribution = Distribution(1.0, torch.device("cpu"))
+    assert distribution.shares() == []
+    numbers = [*(step / 20 for step in range(-20, 21)), 1.0 + 1e-7, -1.0 - 1e-7]
+    distribution.add(torch.tensor([[numbers]], dtype=torch.float64), on_diagonal=False)
+    assert distribution.shares() == pytest.approx([count / 43 for count in [2, *[1] * 38, 3]])
 
 
 def test_histogram_of_plans_of_all_pairs_is_that_of_random_ones(helpers):

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchplan.quality.losses.all_rows import global_statistics
-from batchplan.quality.losses.distribution import PERCENTILE_BINS, Percentiles
+from batchplan.quality.losses.distribution import PERCENTS, Distribution
 from batchplan.quality.losses.largest import KeyLargest, Largest
 from batchplan.quality.losses.running import RunningLogSumExp
 from batchplan.quality.pairs import unguarded_pairs
@@ -55,19 +55,19 @@ def test_log_sum_exp_neither_overflows_nor_vanishes():
 
 @pytest.mark.parametrize("bound", [1.0, 500.0])
 def test_percentiles_of_a_histogram(bound):
-    numbers = np.random.default_rng(0).uniform(-bound, bound, 5_000_000).clip(-bound, bound)
-    percentiles = Percentiles(len(numbers), bound, CPU)
-    for part in np.array_split(numbers, 3):
-        percentiles.add(torch.from_numpy(part))
-    wanted = (1, 5, 25, 50, 75, 95, 99)
-    found = percentiles.at(wanted)
-    assert found == pytest.approx(
-        np.percentile(numbers, wanted), abs=bound / PERCENTILE_BINS + 1e-12
+    numbers = np.random.default_rng(0).uniform(-bound, bound, (3, 1000, 1000))
+    distribution = Distribution(bound, CPU)
+    for part in numbers:
+        distribution.add(torch.from_numpy(part[None]), on_diagonal=False)
+    found = distribution.percentiles()
+    assert list(found) == [str(percent) for percent in PERCENTS]
+    assert list(found.values()) == pytest.approx(
+        np.percentile(numbers, PERCENTS), abs=3.1e-6 * bound
     )
 
 
 def test_percentiles_of_nothing():
-    assert Percentiles(0, 1.0, CPU).at((50,)) == []
+    assert Distribution(1.0, CPU).percentiles() == {}
 
 
 @settings(deadline=None, max_examples=60)

@@ -9,14 +9,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from batchplan.quality.guard.rule import Guard
-from batchplan.quality.losses.distribution import PERCENTS, Histogram, Percentiles
+from batchplan.quality.losses.distribution import Distribution
 from batchplan.quality.losses.running import RunningLogSumExp
 from batchplan.quality.measured import BatchStatistics
 from batchplan.quality.pairs import Pairs
@@ -45,40 +45,6 @@ class Breaks:
     by: dict[str, int]
 
 
-class Detail:
-    """Statistics of the similarities in all batches of a plan.
-
-    Attributes:
-        histogram: of the s_ij with i != j.
-        percentiles: of the same; None without a ``count`` of them.
-    """
-
-    def __init__(self, bound: float, device: torch.device, count: int | None = None):
-        self.histogram = Histogram(bound, device)
-        self.percentiles = None if count is None else Percentiles(count, bound, device)
-
-    def add(self, tile: torch.Tensor, on_diagonal: bool) -> None:
-        """Add similarities (batches, rows, columns); a tile on the diagonal is square."""
-        negatives = _off_diagonal(tile) if on_diagonal else tile
-        if negatives.numel():
-            self.histogram.add(negatives)
-            if self.percentiles is not None:
-                self.percentiles.add(negatives)
-
-    def figures(self, random: "Detail") -> dict[str, Any]:
-        """Return the fields of `Evaluation` about similarities, next to those of a random plan."""
-        values = [] if self.percentiles is None else self.percentiles.at(PERCENTS)
-        histogram = {
-            "edges": self.histogram.edges,
-            "plan": self.histogram.shares(),
-            "random": random.histogram.shares(),
-        }
-        return {
-            "similarity_percentiles": dict(zip(map(str, PERCENTS), values, strict=False)),
-            "similarity_histogram": histogram if values else {},
-        }
-
-
 class InBatches(NamedTuple):
     """The statistics of a plan in its batches, and the pairs that break the guard.
 
@@ -91,7 +57,7 @@ class InBatches(NamedTuple):
 
 
 def batch_statistics(
-    pairs: Pairs, rows: Int64Array, offsets: Int64Array, detail: Detail | None = None
+    pairs: Pairs, rows: Int64Array, offsets: Int64Array, detail: Distribution | None = None
 ) -> InBatches:
     """Measure each entry of a plan.
 
@@ -144,7 +110,7 @@ def batch_statistics(
             out[way][:, entries] = part.result(itself)
 
     groups = equal_batches(offsets, x.dim)
-    # `Detail` and the broken pairs are added to in the order of the groups.
+    # `Distribution` and the broken pairs are added to in the order of the groups.
     threaded = detail is None and guard is None and x.device.type == "cpu"
     for _ in in_order(measure, groups) if threaded else map(measure, groups):
         pass
@@ -300,9 +266,3 @@ def pairs_within(offsets: Int64Array) -> int:
 def gather(side: MeasuredRows, indices: Int64Array) -> torch.Tensor:
     """Return rows of a side, float64 (batches, rows, d)."""
     return side.gather(indices.ravel()).view(*indices.shape, side.dim)
-
-
-def _off_diagonal(tile: torch.Tensor) -> torch.Tensor:
-    """A view of (batches, n, n) without the diagonals, every (n + 1)-th element."""
-    count, n, _ = tile.shape
-    return tile.reshape(count, n * n)[:, 1:].view(count, n - 1, n + 1)[:, :, :-1]
