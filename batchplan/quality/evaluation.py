@@ -150,8 +150,8 @@ class Evaluation:
         computed: by name, the metrics that have a formula in `METRICS`; `to_dict` lists them
             with the others.
         sample: the rows that were compared with all rows, None for all.
-        standard_errors: of the figures that are estimates, by their dotted names in `to_dict`;
-            empty without a sample.
+        standard_errors: of the estimates, by their dotted names in `to_dict`; not of those of
+            ``directions``. Empty without a sample.
     """
 
     num_rows: int
@@ -195,8 +195,8 @@ class Evaluation:
 
     def to_pandas(self) -> Any:
         """A ``pandas.DataFrame`` with a row for each number of `to_dict`: ``figure``, its dotted
-        name there, ``value`` and ``standard_error``, which is 0 if the value is exact. What
-        is undefined has no row.
+        name there, ``value`` and ``standard_error``, 0 for exact values and for ``directions``.
+        What is undefined has no row.
 
         Raises:
             ResourceError: pandas is not installed.

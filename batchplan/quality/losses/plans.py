@@ -5,10 +5,10 @@ from dataclasses import fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from batchplan.quality.evaluation import Direction
 from batchplan.quality.measured import BatchStatistics, GlobalStatistics, Measured
+from batchplan.typing import Float64Array
 
 _NOISE_64 = 1e-10  # relative to the largest logit: closer losses are equal
 _NOISE_32 = 1e-6  # the same for losses of float32 similarities
@@ -37,28 +37,20 @@ def standard_errors(measured: Measured, figures: Mapping[str, Any]) -> dict[str,
     Each estimate depends on one mean over all rows. Its error is the error of this mean times the
     size of the derivative. Without a sample, all errors are 0.
     """
-    errors: dict[str, float] = {}
-    each = zip(figures["directions"], measured.outside, strict=True)
-    ways = [(f"directions.{way}.", (outside,)) for way, outside in each]
-    for prefix, directions in (("", measured.outside), *ways):
-        reached = {
-            "log_sum": [way.log_sum for way in directions],
-            "oracle": [way.oracle[measured.plan.batch_size] for way in directions],
-        }
-        positive = np.mean([way.positive for way in directions], axis=0)
-        above = {
-            name: measured.sample.standard_error(np.mean(values, axis=0) - positive)
-            for name, values in reached.items()
-        }
-        own_errors = dict.fromkeys(("loss_global", "gap"), above["log_sum"])
-        own_errors["loss_oracle"] = above["oracle"]
-        errors |= {prefix + name: error for name, error in own_errors.items()}
+
+    def error(reached: list[Float64Array]) -> float:
+        above = [values - way.positive for values, way in zip(reached, outside, strict=True)]
+        return measured.sample.standard_error(np.mean(above, axis=0))
+
+    outside, size = measured.outside, measured.plan.batch_size
+    gap = error([way.log_sum for way in outside])
+    oracle = error([way.oracle[size] for way in outside])
     reach = figures["loss_oracle"] - figures["loss_random"]
     return {
-        **errors,
-        "gap_random": errors["gap"],
-        "gap_reduction": errors["gap"] * quotient(figures["gap_reduction"], figures["gap_random"]),
-        "oracle_share": errors["loss_oracle"] * quotient(figures["oracle_share"], reach),
+        **dict.fromkeys(("loss_global", "gap", "gap_random"), gap),
+        "gap_reduction": gap * quotient(figures["gap_reduction"], figures["gap_random"]),
+        "loss_oracle": oracle,
+        "oracle_share": oracle * quotient(figures["oracle_share"], reach),
     }
 
 
@@ -70,7 +62,7 @@ def quotient(share: float, whole: float) -> float:
 def _direction(
     inside: BatchStatistics,
     outside: GlobalStatistics,
-    random: NDArray[np.float64],
+    random: Float64Array,
     measured: Measured,
 ) -> Direction:
     sample, oracle = measured.sample, outside.oracle[measured.plan.batch_size]
@@ -88,7 +80,7 @@ def _direction(
 
 
 def _against_random(
-    both: dict[str, float], trials: NDArray[np.float64], largest_logit: float
+    both: dict[str, float], trials: Float64Array, largest_logit: float
 ) -> dict[str, Any]:
     train, random, oracle = both["loss_train"], both["loss_random"], both["loss_oracle"]
     # Where random plans differ only in the order of their sums, a quotient would be noise.
