@@ -2,7 +2,7 @@
 the share of false ones, coverage and freshness."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from batchplan.options import MUCH_EXCLUDED
@@ -137,41 +137,27 @@ def guard_in_words(guard: GuardReport | None) -> str:
     if not (limit := limit_in_words(vars(guard))):
         return "groups and equal rows only"
     whose = {"options": "", "plans": ", as planned", "default": ", the default"}[guard.limit_from]
-    if guard.reference == guard.planned_reference:
-        return limit + _by(guard.reference, guard.reference) + whose
-    if guard.reference is None:
-        return f"{limit}{whose}, but by these embeddings, not by the plan's reference"
-    planned = "but planned without one" if guard.planned_reference is None else "not by the plan's"
-    return f"{limit} by a reference, {planned}"
+    return limit + " by the reference" * (guard.reference is not None) + whose
 
 
 def common_guard(
     names: Sequence[str], limits: Sequence[str], guards: Sequence[GuardReport | None]
 ) -> str:
-    """Describe the guard that judges several plans, and name the plans that were made with another.
+    """Describe the guard that judges several plans, and name the plans made with another limit.
 
     Args:
         names: of the plans.
         limits: which each was planned with, in words; empty for none.
         guards: of their evaluations.
     """
-    guard = guards[0]
-    judge = None if guard is None else guard.reference
-    used = "" if guard is None else limit_in_words(vars(guard)) + _by(judge, judge)
-    others = []
-    for name, limit, measured in zip(names, limits, guards, strict=True):
-        planned = limit + ("" if measured is None else _by(measured.planned_reference, judge))
-        if planned != used:
-            others.append(f"{name} with {planned or 'none'}")
-    said = guard_in_words(guard and replace(guard, planned_reference=judge))
+    said = guard_in_words(guards[0])
+    used = "" if guards[0] is None else limit_in_words(vars(guards[0]))
+    others = [
+        f"{name} with {limit or 'none'}"
+        for name, limit in zip(names, limits, strict=True)
+        if limit != used
+    ]
     return f"{said}, for all plans; planned {', '.join(others)}" if others else said
-
-
-def _by(reference: str | None, judge: str | None) -> str:
-    """Return words for the reference of a limit, "" for the data; ``judge`` is the one in use."""
-    if reference is None:
-        return ""
-    return " by the reference" if reference == judge else " by a reference"
 
 
 def _reasons(evaluation: Evaluation) -> str:
