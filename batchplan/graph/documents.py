@@ -18,7 +18,6 @@ from batchplan.graph import csr
 from batchplan.graph.candidates import Candidates
 from batchplan.graph.scan import Block
 from batchplan.graph.similarity_graph import SimilarityGraph
-from batchplan.kernels import njit
 from batchplan.threads import in_blocks
 
 Lists = tuple[NDArray[np.int64], NDArray[np.float32]]
@@ -81,33 +80,18 @@ def _maximum(graph: SimilarityGraph) -> csr_array:
     return csr.square(indptr, indices, csr.as_keys(weights))
 
 
-@njit
-def _unite(first, second, out, start, stop):  # type: ignore[no-untyped-def]
+def _unite(first: Lists, second: Lists, out: Lists, start: int, stop: int) -> None:
     """Merge two lists of each row, best first. A row in both lists counts where it is better."""
-    n, k = first[0].shape
-    holder = np.full(n, -1, np.int64)  # the last row whose list has it
-    for i in range(start, stop):
-        a = b = 0
-        for place in range(k):
-            a = _next(first[0][i], a, holder, i)
-            b = _next(second[0][i], b, holder, i)
-            if a == k and b == k:
-                out[0][i, place], out[1][i, place] = -1, -np.inf
-                continue
-            ahead = b == k
-            if a < k and b < k:
-                mine, others = first[1][i, a], second[1][i, b]
-                ahead = mine > others or (mine == others and first[0][i, a] < second[0][i, b])
-            if ahead:
-                out[0][i, place], out[1][i, place] = first[0][i, a], first[1][i, a]
-            else:
-                out[0][i, place], out[1][i, place] = second[0][i, b], second[1][i, b]
-            holder[out[0][i, place]] = i
-
-
-@njit
-def _next(names, place, holder, row):  # type: ignore[no-untyped-def]
-    """The next place in a list with a row that is not in the merged list; k at the end."""
-    while place < names.size and names[place] >= 0 and holder[names[place]] == row:
-        place += 1
-    return names.size if place < names.size and names[place] < 0 else place
+    names, scores = (
+        np.hstack([part[start:stop] for part in parts]) for parts in zip(first, second, strict=True)
+    )
+    order = np.lexsort((names, -scores))
+    names, scores = (np.take_along_axis(part, order, 1) for part in (names, scores))
+    by_name = np.argsort(names, axis=1, kind="stable")
+    ordered = np.take_along_axis(names, by_name, 1)
+    again = np.zeros(names.shape, np.bool_)
+    np.put_along_axis(again, by_name[:, 1:], ordered[:, 1:] == ordered[:, :-1], 1)
+    names[again], scores[again] = -1, -np.inf
+    kept = np.argsort(again, axis=1, kind="stable")[:, : out[0].shape[1]]
+    for part, merged in zip(out, (names, scores), strict=True):
+        part[start:stop] = np.take_along_axis(merged, kept, 1)
