@@ -32,7 +32,7 @@ class FalseNegatives:
 
 
 def check_codes(values: ArrayLike, num_rows: int, what: str) -> Int64Array:
-    """Return labels as codes from 0 on: int64 (N,), -1 for none.
+    """Return labels as small codes from 0 on: int64 (N,), -1 for none.
 
     Args:
         values: integers (N,), equal for equal labels, -1 for a row that has none.
@@ -42,25 +42,14 @@ def check_codes(values: ArrayLike, num_rows: int, what: str) -> Int64Array:
     Raises:
         InputError: not integers, not N of them, or one below -1.
     """
-    try:
-        array = np.asarray(values)
-    except ValueError as error:  # lists of unequal lengths
-        raise InputError(f"{what}: got {error}, expected integers ({num_rows},)") from error
-    if array.dtype.kind not in "iu" or array.shape != (num_rows,):
+    array = np.asarray(values)
+    if array.dtype.kind not in "iu" or array.shape != (num_rows,) or array.min() < -1:
         raise InputError(
-            f"{what}: got {array.dtype} {array.shape}, expected integers ({num_rows},), a code for "
-            "each row of the data in the same order, -1 where there is no label"
-        )
-    if len(array) and array.min() < -1:
-        raise InputError(
-            f"{what}: got {array.min()} at row {array.argmin()}, expected codes from 0 on, or -1 "
-            "where there is no label"
+            f"{what}: got {array.dtype} {array.shape}, expected integers ({num_rows},) from -1 on: "
+            "a code for each row of the data in the same order, -1 where there is no label"
         )
     # Codes may be large, such as ids. Renumbered, a batch and a label fit into one integer.
-    labelled = array >= 0
-    codes = np.full(num_rows, -1, dtype=np.int64)
-    codes[labelled] = np.unique(array[labelled], return_inverse=True)[1]
-    return codes
+    return np.where(array < 0, -1, np.unique(array, return_inverse=True)[1])
 
 
 def false_negatives(rows: Int64Array, offsets: Int64Array, codes: Int64Array) -> FalseNegatives:

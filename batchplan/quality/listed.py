@@ -26,10 +26,6 @@ from batchplan.quality.references import random_orders
 from batchplan.runtime import Observer, Runtime
 from batchplan.typing import Int64Array
 
-UNKNOWN = (
-    "loss_global", "gap", "gap_reduction", "y_to_x",
-    "similarity_percentiles",
-)  # fmt: skip
 _TIE = 1e-7  # scores are float32: those this close to a ceiling reach it
 
 
@@ -51,7 +47,6 @@ class ListedEvaluation:
         broken: in-batch pairs that break it by a listed score; None without a limit.
         broken_random: the same in random batches, on average.
         coverage: how often the plan has each row.
-        unknown: figures of an `Evaluation` that need vectors.
     """
 
     num_rows: int
@@ -70,11 +65,10 @@ class ListedEvaluation:
     broken: int | None
     broken_random: float | None
     coverage: Coverage
-    unknown: tuple[str, ...] = UNKNOWN
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as JSON values."""
-        return {**asdict(self), "unknown": list(self.unknown)}
+        return asdict(self)
 
 
 @with_options(EvaluationOptions)

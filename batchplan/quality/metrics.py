@@ -177,9 +177,6 @@ class _Text(Formatter):
             return "yes" if value else "no"
         return format(value, format_spec)
 
-    def check_unused_args(self, *_: object) -> None:
-        """Arguments may be unused."""
-
 
 _TEXT = _Text()
 

@@ -64,11 +64,8 @@ def unguarded_pairs(
     device = runtime.torch_device()
     cosine = similarity == "cosine"
     embeddings.require_similarities(similarity)
-    free = runtime.memory_left()
-    if device.type == "cuda":
-        free = torch.cuda.mem_get_info(device)[0]
     size = 4 * embeddings.num_rows * embeddings.dim * len(embeddings.matrices)
-    hold = size <= free // 2
+    hold = size <= runtime.memory_left(device) // 2
     x = MeasuredRows(embeddings.x, cosine, device, hold)
     y = MeasuredRows(embeddings.y, cosine, device, hold) if embeddings.paired else x
     negatives = tuple(MeasuredRows(matrix, cosine, device, hold) for matrix in embeddings.negatives)

@@ -49,9 +49,6 @@ def test_options_come_first():
     [
         {"max_score": 0.7, "similarity": "dot"},  # a score of other similarities
         {"relative_margin": "much"},
-        {"relative_margin": 7},
-        {"relative_margin": True},
-        {"relative_margin": 0.1, "max_score": 0.5},
     ],
 )
 def test_what_is_no_limit_of_these_similarities_is_ignored(options):

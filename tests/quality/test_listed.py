@@ -89,7 +89,6 @@ def test_every_figure(tail, tau):
     share = (loss - mean[0]) / (np.mean(oracle) - mean[0])
     assert found.oracle_share == pytest.approx(share, rel=1e-5)
     json.dumps(found.to_dict(), allow_nan=False)
-    assert "loss_global" in found.to_dict()["unknown"]
 
 
 def test_without_a_limit_and_other_rows():

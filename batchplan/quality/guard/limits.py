@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from batchplan.errors import InputError
 from batchplan.options import LIMITS, USUAL_MARGIN
 from batchplan.plans import Plan
 from batchplan.quality.options import EvaluationOptions
@@ -47,9 +46,8 @@ def own_limit(plan: Plan, options: EvaluationOptions) -> dict[str, Any]:
     It is empty without a limit, or if the plan was made for another similarity.
     """
     made_with = plan.metadata.options
-    limit = {name: made_with[name] for name in LIMITS if made_with.get(name) is not None}
-    try:
-        replace(options, **limit)  # another tool may have written anything
-    except InputError:
+    if made_with.get("similarity", "cosine") != options.similarity:
         return {}
-    return limit if made_with.get("similarity", "cosine") == options.similarity else {}
+    return {
+        name: made_with[name] for name in LIMITS if isinstance(made_with.get(name), int | float)
+    }
