@@ -19,6 +19,7 @@ from batchplan.data import Candidates, Data, Embeddings
 from batchplan.guard.describe import describe
 from batchplan.planners import PLANNERS, run_planner
 from batchplan.plans.plan import Plan
+from batchplan.quality.facts import RowFacts
 from batchplan.quality.listed import evaluate_lists
 from batchplan.quality.measure import evaluate_plans
 from batchplan.quality.options import EvaluationOptions
@@ -97,7 +98,8 @@ def _runs(data: Embeddings, table: Path, runtime: Runtime) -> Iterator[Run]:
 
     def measured(way: dict[str, Any], codes: Any) -> object:
         options = EvaluationOptions(random_trials=2, **way)
-        return evaluate_plans([plan], data, options, runtime, labels=codes, groups=codes)
+        facts = RowFacts.read(data, options, runtime, codes, codes)
+        return evaluate_plans([plan], data, facts, options, runtime)
 
     plan: Plan = planned("random", {})
     for planner in PLANNERS:

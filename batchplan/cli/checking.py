@@ -79,13 +79,11 @@ def check(
         raise InputError(f"{junit}: given to --junit and to --write-baseline; choose two files")
     reference = None if baseline is None else gates.Baseline.load(baseline)
 
-    labelling = measuring.labelling
     with measuring.session.opened(embeddings) as (data, runtime, _):
         candidate = load_plan(plan, batch_size, data.num_rows)
-        labels, groups = labelling.codes(data)
+        facts = measuring.facts(data, runtime)
         judgement, measured = gates.check_plan(
-            candidate, data, required, measuring.options, runtime,
-            name=one_line(plan), labels=labels, groups=groups, columns=labelling.columns,
+            candidate, data, facts, required, measuring.options, runtime, name=one_line(plan),
             baseline=reference, baseline_name=one_line(baseline or ""), strict=strict,
         )  # fmt: skip
 

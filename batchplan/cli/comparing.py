@@ -74,11 +74,10 @@ def compare(
         check_folder(kept, chosen, read, force=force)
     source = session.source(embeddings)
     with session.opened(embeddings) as (data, runtime, _):
-        labels, groups = measuring.labelling.codes(data)
+        facts = measuring.facts(data, runtime)
         result = comparison.compare_settings(
-            chosen, data, source, options, runtime, labels=labels, groups=groups,
-            columns=measuring.labelling.columns, folder=kept,
-        )  # fmt: skip
+            chosen, data, facts, source, options, runtime, folder=kept
+        )
     if json:
         about = {"num_rows": data.num_rows, "dim": data.dim, "fingerprint": data.fingerprint}
         print_json({**about, "seed": runtime.seed, **result.to_dict()})

@@ -55,8 +55,8 @@ def evaluate(
     from batchplan import quality
     from batchplan.cli.console import print_facts
 
-    labelling, listed = measuring.labelling, measuring.session.candidates is not None
-    if listed and any(labelling.columns.values()):
+    listed = measuring.session.candidates is not None
+    if listed and any(measuring.labelling.columns.values()):
         raise InputError(
             "candidates: given with a column of labels or groups, which need vectors; leave it out"
         )
@@ -65,11 +65,8 @@ def evaluate(
         if listed:
             found = quality.evaluate_lists(loaded, data, measuring.options, runtime)
         else:
-            labels, groups = labelling.codes(data)
-            (evaluation,) = quality.evaluate_plans(
-                [loaded], data, measuring.options, runtime, labels=labels, groups=groups,
-                columns=labelling.columns,
-            )  # fmt: skip
+            facts, options = measuring.facts(data, runtime), measuring.options
+            (evaluation,) = quality.evaluate_plans([loaded], data, facts, options, runtime)
     if listed:
         return print_json(found.to_dict()) if json else print_facts(_listed_facts(found))
     judged = quality.verdict_on(evaluation)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # these load numpy and rich
     from batchplan.cli.console import Watch
     from batchplan.data import Embeddings
     from batchplan.plans import Plan
+    from batchplan.quality import RowFacts
 
 PlanFile = Annotated[
     str, typer.Argument(metavar="PLAN", callback=check_no_urls, help="Plan file, in any format.")
@@ -226,6 +227,13 @@ class Measuring:
     options: EvaluationOptions
     labelling: Labelling
     session: Session
+
+    def facts(self, data: Embeddings, runtime: Runtime) -> RowFacts:
+        """Read the labels, the groups and the reference that these options name."""
+        from batchplan.quality import RowFacts
+
+        labels, groups = self.labelling.codes(data)
+        return RowFacts.read(data, self.options, runtime, labels, groups, self.labelling.columns)
 
     @property
     def paths(self) -> list[str]:

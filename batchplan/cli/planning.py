@@ -175,20 +175,19 @@ def _gain(worked: _Worked, opened: Opened) -> Gain | None:
     if not (limited or plan.metadata.metrics.get("passes")):
         return None
     from batchplan.data import load_labels
-    from batchplan.quality import EvaluationOptions
+    from batchplan.quality import EvaluationOptions, RowFacts
     from batchplan.quality.gain import measured_gain
 
     names = (*_MEASURED, *_REFERENCE) if limited else _MEASURED
     usual = {name: getattr(options, name) for name in names if hasattr(options, name)}
     column = getattr(options, "group_column", None)
+    groups = None if column is None else load_labels(column, opened.data, options.label_table)
+    settings = EvaluationOptions(**usual, **limits, guard=limited)
+    facts = RowFacts.read(opened.data, settings, opened.runtime, groups=groups)
+    penalty = (getattr(options, "guard_penalty", None) or 0.0) if limited else 0.0
     return measured_gain(
-        plan, opened.data,
-        EvaluationOptions(**usual, **limits, guard=limited),
-        (getattr(options, "guard_penalty", None) or 0.0) if limited else 0.0,
-        opened.runtime,
-        groups=None if column is None else load_labels(column, opened.data, options.label_table),
-        before=worked.before,
-    )  # fmt: skip
+        plan, opened.data, facts, settings, penalty, opened.runtime, before=worked.before
+    )
 
 
 def _run(

@@ -17,7 +17,7 @@ from batchplan.files.inputs import PathLike, listed
 from batchplan.keywords import EvaluationKeywords
 from batchplan.options import with_options
 from batchplan.plans import Plan
-from batchplan.quality import EvaluationOptions, evaluate_plans
+from batchplan.quality import EvaluationOptions, RowFacts, evaluate_plans
 from batchplan.quality.verdict import ranking
 from batchplan.runtime import PLANNED, Observer, Runtime, format_bytes
 
@@ -74,21 +74,18 @@ def compare(
     if kept is not None:
         check_folder(kept, settings, [*source["paths"], *source.get("pair", ())], force=force)
     embeddings = load_embeddings(**source, memory=memory, observer=observer)
-    return compare_settings(
-        settings, embeddings, source, measured, runtime, labels=labels, groups=groups, folder=kept
-    )
+    facts = RowFacts.read(embeddings, measured, runtime, labels, groups)
+    return compare_settings(settings, embeddings, facts, source, measured, runtime, folder=kept)
 
 
 def compare_settings(
     settings: Sequence[Setting],
     embeddings: Embeddings,
+    facts: RowFacts,
     source: Mapping[str, Any],
     options: EvaluationOptions,
     runtime: Runtime,
     *,
-    labels: ArrayLike | None = None,
-    groups: ArrayLike | None = None,
-    columns: Mapping[str, str | None] | None = None,
     folder: Path | None = None,
 ) -> Comparison:
     """Make a plan with each setting, and rank the plans.
@@ -96,12 +93,11 @@ def compare_settings(
     Args:
         settings: from `make_setting` or `read_settings`, with different names.
         embeddings: N pairs.
+        facts: labels, groups and the reference, as `RowFacts.read` returns them.
         source: the arguments of `load_embeddings` for the same data, such as ``{"paths": ...}``.
             Each planner reads the data in its own process.
         options: how to measure.
         runtime: device, memory and seed of planners and measures; progress.
-        labels, groups: as in `batchplan.evaluate`.
-        columns: the names of their columns, by ``labels`` and ``group``.
         folder: where the plans are written, checked by `check_folder`.
 
     Raises:
@@ -124,10 +120,8 @@ def compare_settings(
                 note = f"{cost.seconds:.2f} s, {format_bytes(cost.peak_memory_bytes)}"
             runtime.note(PLANNED, f"{setting.name}, {note}")
             advance(1)
-    evaluations = evaluate_plans(
-        [plan for _, plan, _ in plans],
-        embeddings, options, runtime, labels=labels, groups=groups, columns=columns,
-    )  # fmt: skip
+    made_plans = [plan for _, plan, _ in plans]
+    evaluations = evaluate_plans(made_plans, embeddings, facts, options, runtime)
     ranked = [
         Ranked(setting, evaluation, cost)
         for (setting, _, cost), evaluation in zip(plans, evaluations, strict=True)

@@ -209,3 +209,16 @@ class Candidates:
 
 
 Data = Embeddings | Candidates
+
+
+def data_of(x: Any, y: Any, negatives: Any) -> Data:
+    """Return candidates as they are, or the embeddings of `Embeddings.of`.
+
+    Raises:
+        InputError: vectors next to candidates, or as `Embeddings.of`.
+    """
+    if not isinstance(x, Candidates):
+        return Embeddings.of(x, y, negatives=negatives)
+    if y is not None or negatives is not None:
+        raise InputError("y: given with candidates, which need no vectors; leave it out")
+    return x

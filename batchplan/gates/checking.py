@@ -1,15 +1,13 @@
 """`check_plan`: measure a plan, and judge it by gates."""
 
-from collections.abc import Mapping, Sequence
-
-from numpy.typing import ArrayLike
+from collections.abc import Sequence
 
 from batchplan.data import Embeddings
 from batchplan.gates.baseline import Baseline, comparable_settings
 from batchplan.gates.gate import Gate, require_measured
 from batchplan.gates.verdicts import Judgement, judge
 from batchplan.plans import Plan
-from batchplan.quality import EvaluationOptions
+from batchplan.quality import EvaluationOptions, RowFacts
 from batchplan.quality.guard.limits import with_limit
 from batchplan.quality.measure import evaluate_plans
 from batchplan.quality.metrics import about, basis
@@ -20,14 +18,12 @@ from batchplan.runtime import Runtime
 def check_plan(
     plan: Plan,
     embeddings: Embeddings,
+    facts: RowFacts,
     gates: Sequence[Gate],
     options: EvaluationOptions,
     runtime: Runtime,
     *,
     name: str = "plan",
-    labels: ArrayLike | None = None,
-    groups: ArrayLike | None = None,
-    columns: Mapping[str, str | None] | None = None,
     baseline: Baseline | None = None,
     baseline_name: str = "baseline",
     strict: bool = False,
@@ -37,12 +33,11 @@ def check_plan(
     Args:
         plan: of the N rows of the embeddings.
         embeddings: N pairs.
+        facts: labels, groups and the reference, as `RowFacts.read` returns them.
         gates: the limits; those of the kind ``fail-regress`` need a baseline.
         options: how to measure, as for `batchplan.evaluate`.
         runtime: device, memory budget, seed of the random plans, progress.
         name: of the plan, shown in the judgement.
-        labels, groups: as for `batchplan.evaluate`.
-        columns: the names of these columns, by ``labels`` and ``group``, to store in baselines.
         baseline: of an earlier plan.
         baseline_name: its name in errors and warnings.
         strict: whether an undecided gate counts as failed.
@@ -55,18 +50,16 @@ def check_plan(
             or a baseline with other settings.
         ResourceError: as `batchplan.evaluate`.
     """
-    rows, named = embeddings.num_rows, columns or {}
+    rows = embeddings.num_rows
     limited, _ = with_limit([plan], options)  # the limit that the baseline stores
     settings = comparable_settings(
         limited, batch_size=plan.batch_size, seed=runtime.seed,
-        label_column=named.get("labels"), group_column=named.get("group"),
+        label_column=facts.columns.get("labels"), group_column=facts.columns.get("group"),
     )  # fmt: skip
     require_measured(gates, settings)
     if baseline is not None:
         baseline.require_comparable(settings, rows, baseline_name)
-    (evaluation,) = evaluate_plans(
-        [plan], embeddings, options, runtime, labels=labels, groups=groups, columns=columns
-    )
+    (evaluation,) = evaluate_plans([plan], embeddings, facts, options, runtime)
     measured = Baseline(
         num_rows=rows,
         fingerprint=embeddings.fingerprint,

@@ -82,16 +82,15 @@ def _maximum(graph: SimilarityGraph) -> csr_array:
 
 def _unite(first: Lists, second: Lists, out: Lists, start: int, stop: int) -> None:
     """Merge two lists of each row, best first. A row in both lists counts where it is better."""
-    names, scores = (
-        np.hstack([part[start:stop] for part in parts]) for parts in zip(first, second, strict=True)
-    )
+    names = np.hstack([first[0][start:stop], second[0][start:stop]])
+    scores = np.hstack([first[1][start:stop], second[1][start:stop]])
     order = np.lexsort((names, -scores))
-    names, scores = (np.take_along_axis(part, order, 1) for part in (names, scores))
+    names, scores = np.take_along_axis(names, order, 1), np.take_along_axis(scores, order, 1)
     by_name = np.argsort(names, axis=1, kind="stable")
     ordered = np.take_along_axis(names, by_name, 1)
     again = np.zeros(names.shape, np.bool_)
     np.put_along_axis(again, by_name[:, 1:], ordered[:, 1:] == ordered[:, :-1], 1)
     names[again], scores[again] = -1, -np.inf
     kept = np.argsort(again, axis=1, kind="stable")[:, : out[0].shape[1]]
-    for part, merged in zip(out, (names, scores), strict=True):
-        part[start:stop] = np.take_along_axis(merged, kept, 1)
+    out[0][start:stop] = np.take_along_axis(names, kept, 1)
+    out[1][start:stop] = np.take_along_axis(scores, kept, 1)

@@ -199,18 +199,14 @@ def _settings(planner: str, options: dict[str, Any]) -> PlannerOptions:
 
 
 def _data(x: Any, y: Any, negatives: Any) -> Data:
-    from batchplan.data import Candidates, Embeddings
+    from batchplan.data.candidates import data_of
 
-    if isinstance(x, Candidates):
-        if y is not None or negatives is not None:
-            raise InputError("y: given with candidates, which need no vectors; leave it out")
-        return x
     for name, side in (("x", x), ("y", y)):
         if isinstance(side, str) and side in PLANNERS:
             raise InputError(
                 f"{name}: got the planner {side!r}, expected data; write planner={side!r}"
             )
-    return Embeddings.of(x, y, negatives=negatives)
+    return data_of(x, y, negatives)
 
 
 def run_planner(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import index
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,9 +31,6 @@ from batchplan.plans.validation import (
     widen,
 )
 from batchplan.typing import Int64Array
-
-if TYPE_CHECKING:
-    from batchplan.data import Data
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,19 +303,14 @@ class Plan:
         self.metadata.require_match(num_rows, fingerprint, "plan")
 
 
-def data_beside(plan: Plan, x: Any, y: Any, negatives: Any, function: str) -> Data:
-    """Return the embeddings for a function of a plan, which was given embeddings or arrays.
+def require_plan(plan: Any, x: Any, function: str) -> None:
+    """Require that a function got a plan and then its data, not the other way round.
 
     Raises:
-        InputError: ``plan`` is no plan, or as `Embeddings.of`.
+        InputError: ``plan`` is no plan, or ``x`` is one.
     """
-    from batchplan.data import Candidates, Embeddings  # samplers need none
-
     if isinstance(x, Plan) or not isinstance(plan, Plan):
         raise InputError(
             f"{function}: got {type(x).__name__} as embeddings and {type(plan).__name__} as plan; "
             f"write {function}(plan, embeddings) or {function}(plan, x, y); Plan.load reads a plan"
         )
-    if isinstance(x, Candidates):
-        return x
-    return Embeddings.of(x, y, negatives=negatives)

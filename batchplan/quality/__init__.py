@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from batchplan.quality.evaluation import Direction as Direction
     from batchplan.quality.evaluation import Evaluation as Evaluation
     from batchplan.quality.evaluation import GuardReport as GuardReport
+    from batchplan.quality.facts import RowFacts as RowFacts
     from batchplan.quality.false_negatives import FalseNegatives as FalseNegatives
     from batchplan.quality.listed import ListedEvaluation as ListedEvaluation
     from batchplan.quality.listed import evaluate_candidates as evaluate_candidates

@@ -11,9 +11,10 @@ import numpy as np
 from batchplan.data import Embeddings
 from batchplan.plans import Plan
 from batchplan.plans.steps import take_batches
+from batchplan.quality.facts import RowFacts
 from batchplan.quality.losses.in_batches import mean_losses, pairs_within
 from batchplan.quality.options import EvaluationOptions
-from batchplan.quality.pairs import Pairs, guarded_pairs
+from batchplan.quality.pairs import Pairs, guarded_pairs, unguarded_pairs
 from batchplan.quality.references import random_rows
 from batchplan.runtime import Runtime
 from batchplan.typing import Int64Array
@@ -49,11 +50,11 @@ class Gain:
 def measured_gain(
     plan: Plan,
     embeddings: Embeddings,
+    facts: RowFacts,
     options: EvaluationOptions,
     penalty: float,
     runtime: Runtime,
     *,
-    groups: Int64Array | None = None,
     before: Plan | None = None,
     most: int = _ROWS,
 ) -> Gain:
@@ -62,10 +63,10 @@ def measured_gain(
     Args:
         plan: of the N pairs.
         embeddings: N pairs.
+        facts: the groups of the rows, and the reference that judges the limit.
         options: temperature, similarity and limit.
         penalty: nats for each too similar pair; 0 for none.
         runtime: device and progress; its seed draws the batches.
-        groups: int64 (N,); rows of a group break the guard. -1 for none.
         before: another plan of the same data.
         most: rows of the batches that are measured, unless one has more.
     """
@@ -79,7 +80,9 @@ def measured_gain(
             (random_rows(generator, embeddings.num_rows, offsets), offsets) for _ in range(times)
         ]
         used = np.unique(np.concatenate([rows for rows, _ in parts]))
-        pairs, _ = guarded_pairs(embeddings, options, groups, runtime, used)
+        some = embeddings.take(used)
+        pairs = unguarded_pairs(some, options.similarity, options.temperature, runtime)
+        pairs = guarded_pairs(pairs, some, facts.take(used), options, runtime)
         found = [
             _batches(pairs, np.searchsorted(used, rows), offsets, penalty)
             for rows, offsets in parts

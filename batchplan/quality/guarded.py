@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from batchplan.options import LIMITS
 from batchplan.plans import Plan
 from batchplan.quality.evaluation import FalseNegative, GuardReport, MinedReport
+from batchplan.quality.facts import RowFacts
 from batchplan.quality.guard.limits import LimitSource
 from batchplan.quality.losses.in_batches import Breaks, pairs_within
 from batchplan.quality.losses.plans import quotient
@@ -26,10 +27,9 @@ def guard_report(
     measured: Measured,
     breaks: Breaks,
     mined: MinedReport | None,
+    facts: RowFacts,
     options: EvaluationOptions,
     limit_from: LimitSource,
-    reference: str | None,
-    grouped: bool,
 ) -> GuardReport:
     """Return the report of a plan.
 
@@ -37,15 +37,16 @@ def guard_report(
         measured: the plan and its statistics, with a guard.
         breaks: its pairs that break the guard.
         mined: `false_mined` of the data.
+        facts: the groups, and the reference that judges.
         limit_from: where the limit of the ``options`` comes from.
-        reference: fingerprint of the reference that judges.
-        grouped: whether groups are known.
     """
     plan, n = measured.plan, measured.sample.num_rows
     loss_train = float(np.mean([way.allowed - way.positive for way in measured.inside]))
     loss_random = float(measured.random_allowed.mean())
     loss_global = measured.sample.mean(_global_losses(measured))
     within = pairs_within(plan.batch_offsets)
+    reference = None if facts.reference is None else facts.reference.fingerprint
+    planned_groups = plan.metadata.options.get("group_column") is not None
     by = dict(breaks.by)
     in_plan, by_negative = by.pop("any"), by.pop("negative")
     gap_random = loss_global - loss_random
@@ -53,7 +54,7 @@ def guard_report(
     return GuardReport(
         reference=reference,
         planned_reference=_planned_reference(plan, reference),
-        without_groups=not grouped and plan.metadata.options.get("group_column") is not None,
+        without_groups=planned_groups and "group" not in facts.codes,
         **{name: getattr(options, name) for name in LIMITS},
         limit_from=limit_from,
         pairs=within,

@@ -1,35 +1,36 @@
 """Measures plans with formulas that do not depend on how they were planned."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Unpack
 
 import torch
 from numpy.typing import ArrayLike
 
 from batchplan.data import Candidates, Embeddings
+from batchplan.data.candidates import data_of
 from batchplan.errors import InputError
 from batchplan.keywords import EvaluationKeywords
 from batchplan.options import with_options
 from batchplan.plans import Plan
-from batchplan.plans.plan import data_beside
+from batchplan.plans.plan import require_plan
 from batchplan.quality.coverage import coverage
 from batchplan.quality.evaluation import Evaluation, GuardReport
-from batchplan.quality.false_negatives import check_codes, false_negatives
+from batchplan.quality.facts import RowFacts
+from batchplan.quality.false_negatives import false_negatives
 from batchplan.quality.guard.limits import with_limit
 from batchplan.quality.guarded import false_mined, guard_errors, guard_report
+from batchplan.quality.losses.all_rows import global_statistics
 from batchplan.quality.losses.distribution import Distribution
-from batchplan.quality.losses.in_batches import Breaks, batch_statistics
+from batchplan.quality.losses.in_batches import batch_statistics
 from batchplan.quality.losses.plans import losses, standard_errors
-from batchplan.quality.measured import HARDEST_KEPT, RECALLED, Measured
+from batchplan.quality.measured import HARDEST_KEPT, RECALLED, GlobalStatistics, Measured
 from batchplan.quality.metrics import METRICS
 from batchplan.quality.options import EvaluationOptions
-from batchplan.quality.pairs import Pairs, guarded_pairs
+from batchplan.quality.pairs import guarded_pairs, unguarded_pairs
 from batchplan.quality.recall import hard_negative_recall, membership
-from batchplan.quality.references import References
+from batchplan.quality.references import RandomPlans, drawn_sample, random_plans
 from batchplan.runtime import Observer, Runtime
-from batchplan.typing import Int64Array
 
 _FIXED_BYTES = 128 << 20  # tiles and chunks of all passes
 _THREAD_BYTES = 32 << 20  # for the batches that a thread measures
@@ -69,31 +70,33 @@ def evaluate(
     """
     runtime = Runtime.of(device, memory, seed, observer)
     settings = EvaluationOptions(**options)
-    data = data_beside(plan, x, y, negatives, "evaluate")
+    require_plan(plan, x, "evaluate")
+    data = data_of(x, y, negatives)
     if isinstance(data, Candidates):
         raise InputError("evaluate: got candidates, which have no vectors; use evaluate_candidates")
-    return evaluate_plans([plan], data, settings, runtime, labels=labels, groups=groups)[0]
+    facts = RowFacts.read(data, settings, runtime, labels, groups)
+    return evaluate_plans([plan], data, facts, settings, runtime)[0]
 
 
 def evaluate_plans(
     plans: Sequence[Plan],
     embeddings: Embeddings,
+    facts: RowFacts,
     options: EvaluationOptions,
     runtime: Runtime,
-    *,
-    labels: ArrayLike | None = None,
-    groups: ArrayLike | None = None,
-    columns: Mapping[str, str | None] | None = None,
 ) -> list[Evaluation]:
     """Evaluate several plans of the same data.
 
     Each result equals that of `evaluate` with the same limit, bit for bit. One limit judges all
-    plans, see `batchplan.quality.guard.limits`. The plans share the pass over all rows, and those
-    with equal batches the random plans. They are measured one after the other, so memory is that
-    of the largest plan.
+    plans, see `batchplan.quality.guard.limits`. Plans of the same batch size share the pass over
+    all rows, and those with equal batches the random plans.
 
-    ``columns`` names the columns of the labels and groups, by ``labels`` and ``group``. Other
-    arguments are those of `evaluate`.
+    Args:
+        plans: of the N pairs.
+        embeddings: N pairs.
+        facts: labels, groups and the reference, as `RowFacts.read` returns them.
+        options: how to measure.
+        runtime: device, memory budget, seed of the random plans, progress.
 
     Raises:
         InputError, ResourceError: as `evaluate`.
@@ -102,63 +105,58 @@ def evaluate_plans(
         plan.require_match(embeddings.num_rows, embeddings.fingerprint)
     if not plans:
         return []
-    options, limit_from = with_limit(plans, options)
-    _require_memory(
-        embeddings,
-        [len(plan.rows) for plan in plans],
-        options.limited or groups is not None,
-        runtime,
-    )
-    codes = {
-        kind: check_codes(values, embeddings.num_rows, what)
-        for kind, what, values in (("labels", "labels", labels), ("group", "groups", groups))
-        if values is not None
-    }
-    pairs, reference = guarded_pairs(embeddings, options, codes.get("group"), runtime)
-    references = References(pairs, plans, options, runtime)
-    report = partial(
-        guard_report, mined=false_mined(pairs), options=options, limit_from=limit_from,
-        reference=reference, grouped="group" in codes,
-    )  # fmt: skip
-    return [
-        _evaluation(plan, embeddings, pairs, references, codes, columns or {}, report, options)
-        for plan in plans
-    ]
+    limited, limit_from = with_limit(plans, options)
+    _require_memory(embeddings, plans, limited.limited or "group" in facts.codes, runtime)
+    pairs = unguarded_pairs(embeddings, options.similarity, options.temperature, runtime)
+    sample = drawn_sample(pairs, options, runtime)
+    pairs = guarded_pairs(pairs, embeddings, facts, limited, runtime)
+    mined = false_mined(pairs)
+    outside: dict[int, tuple[GlobalStatistics, GlobalStatistics]] = {}
+    random: dict[bytes, RandomPlans] = {}
+    found = []
+    for plan in plans:
+        size, offsets = plan.batch_size, plan.batch_offsets
+        similar = Distribution(pairs.bound, pairs.x.device)
+        forth, back, breaks = batch_statistics(pairs, plan.rows, offsets, similar)
+        if (cuts := offsets.tobytes()) not in random:
+            random[cuts] = random_plans(pairs, offsets, options.random_trials, runtime)
+        if size not in outside:
+            with runtime.stage("evaluate", total=pairs.num_rows) as advance:
+                outside[size] = global_statistics(pairs, size, runtime, advance, sample.rows)
+        measured = Measured(
+            plan=plan,
+            temperature=options.temperature,
+            largest_logit=pairs.bound / options.temperature,
+            inside=(forth, back),
+            sample=sample,
+            outside=outside[size],
+            random=random[cuts].losses,
+            random_allowed=random[cuts].allowed,
+        )
+        guard = None
+        if pairs.guard is not None:
+            guard = guard_report(measured, breaks, mined, facts, limited, limit_from)
+        similarities = similar.figures(random[cuts].detail)
+        found.append(_evaluation(measured, guard, similarities, embeddings, facts, options))
+    return found
 
 
 def _evaluation(
-    plan: Plan,
+    measured: Measured,
+    guard: GuardReport | None,
+    similarities: dict[str, Any],
     embeddings: Embeddings,
-    pairs: Pairs,
-    references: References,
-    codes: dict[str, Int64Array],
-    columns: Mapping[str, str | None],
-    report: Callable[[Measured, Breaks], GuardReport],
+    facts: RowFacts,
     options: EvaluationOptions,
 ) -> Evaluation:
-    """Measure one plan; ``report`` makes the report of the guard."""
+    """Compute the figures of a plan; ``similarities`` are those of `Distribution.figures`."""
+    plan, sampled = measured.plan, measured.sample.rows
     rows, offsets = plan.rows, plan.batch_offsets
-    detail = Distribution(pairs.bound, pairs.x.device)
-    forth, back, breaks = batch_statistics(pairs, rows, offsets, detail)
-    random = references.random(offsets)
-    measured = Measured(
-        plan=plan,
-        temperature=options.temperature,
-        largest_logit=pairs.bound / options.temperature,
-        inside=(forth, back),
-        sample=references.sample,
-        outside=references.all_rows(plan.batch_size),
-        random=random.losses,
-        random_allowed=random.allowed,
-        codes=codes,
-    )
     figures, recalls = losses(measured), _recalls(measured)
-    guard, errors = None, standard_errors(measured, figures)
+    errors = standard_errors(measured, figures)
     errors |= {f"hard_negative_recall.{m}": error for m, (_, error) in recalls.items()}
-    if pairs.guard is not None:
-        guard = report(measured, breaks)
+    if guard is not None:
         errors |= guard_errors(measured, guard)
-    sampled = measured.sample.rows
     return Evaluation(
         num_rows=embeddings.num_rows,
         num_batches=plan.num_batches,
@@ -167,11 +165,11 @@ def _evaluation(
         temperature=options.temperature,
         similarity=options.similarity,
         **figures,
-        **detail.figures(random.detail),
+        **similarities,
         hard_negative_recall={m: recall for m, (recall, _) in recalls.items()},
         false_negatives={
-            kind: replace(false_negatives(rows, offsets, of_rows), column=columns.get(kind))
-            for kind, of_rows in codes.items()
+            kind: replace(false_negatives(rows, offsets, codes), column=facts.columns.get(kind))
+            for kind, codes in facts.codes.items()
         },
         guard=guard,
         coverage=coverage(rows, embeddings.num_rows),
@@ -196,11 +194,12 @@ def _recalls(measured: Measured) -> dict[str, tuple[float, float]]:
 
 
 def _require_memory(
-    embeddings: Embeddings, entries: list[int], guarded: bool, runtime: Runtime
+    embeddings: Embeddings, plans: Sequence[Plan], guarded: bool, runtime: Runtime
 ) -> None:
     """Refuse early if the numbers kept for each row and each entry of the plans do not fit."""
-    rows = embeddings.num_rows
-    need = rows * 8 * (2 * (6 + HARDEST_KEPT) + guarded * 16)
+    rows, entries = embeddings.num_rows, [len(plan.rows) for plan in plans]
+    passes = len({plan.batch_size for plan in plans})
+    need = rows * 8 * (passes * 2 * (6 + HARDEST_KEPT) + guarded * 16)
     need += max(entries) * 8 * (2 * 4 + 8) + sum(4 * count + 8 * rows for count in entries)
     runtime.require_memory(
         need + _FIXED_BYTES + torch.get_num_threads() * _THREAD_BYTES,

@@ -45,24 +45,22 @@ class Wanted:
 
     Attributes:
         others: N - 1.
-        negatives: k - 1, the negatives of the oracle, by its batch size k; at most all others.
+        negatives: k - 1, the negatives of the oracle of batch size k; at most all others.
         hardest: the negatives whose row numbers are needed, at most `HARDEST_KEPT`.
         kept: the largest of these. An oracle of all rows has the global loss and needs none.
     """
 
     others: int
-    negatives: dict[int, int]
+    negatives: int
     hardest: int
     kept: int
 
     @classmethod
-    def of(cls, num_rows: int, batch_sizes: tuple[int, ...]) -> Wanted:
-        """Return what oracles of these batch sizes need."""
+    def of(cls, num_rows: int, batch_size: int) -> Wanted:
+        """Return what the oracle of this batch size needs."""
         others = num_rows - 1
-        negatives = {size: min(size - 1, others) for size in sorted(batch_sizes)}
-        hardest = min(HARDEST_KEPT, others)
-        kept = max(hardest, *(count for count in (0, *negatives.values()) if count < others))
-        return cls(others, negatives, hardest, kept)
+        negatives, hardest = min(batch_size - 1, others), min(HARDEST_KEPT, others)
+        return cls(others, negatives, hardest, max(hardest, negatives if negatives < others else 0))
 
 
 class Found(NamedTuple):
@@ -96,8 +94,8 @@ class GlobalStatistics:
     Attributes:
         positive: float64 (S,), logit of the positive.
         log_sum: float64 (S,), log-sum-exp of all N logits.
-        oracle: by batch size k, float64 (S,), log-sum-exp of the positive and the k - 1 largest
-            others.
+        oracle: float64 (S,), log-sum-exp of the positive and the k - 1 largest others, for the
+            batch size k.
         hardest: int64 (S, min(10, N - 1)), the most similar rows j != i, best first; ties go to
             the lower index.
         allowed: float64 (S,), log-sum-exp of the positive and of the pairs that the guard allows.
@@ -106,7 +104,7 @@ class GlobalStatistics:
 
     positive: Float64Array
     log_sum: Float64Array
-    oracle: dict[int, Float64Array]
+    oracle: Float64Array
     hardest: Int64Array
     allowed: Float64Array
     broken: Int64Array
@@ -114,8 +112,7 @@ class GlobalStatistics:
     @classmethod
     def empty(cls, num_rows: int, wanted: Wanted) -> GlobalStatistics:
         """Return room for the results of N rows, which `fill` writes."""
-        positive, log_sum, allowed = np.empty((3, num_rows))
-        oracle = {size: np.empty(num_rows) for size in wanted.negatives}
+        positive, log_sum, oracle, allowed = np.empty((4, num_rows))
         hardest = np.empty((num_rows, wanted.hardest), np.int64)
         broken = np.empty(num_rows, np.int64)
         return cls(positive, log_sum, oracle, hardest, allowed, broken)
@@ -126,11 +123,10 @@ class GlobalStatistics:
         self.positive[at] = found.positive.cpu().numpy()
         self.log_sum[at] = torch.logaddexp(found.others, itself).cpu().numpy()
         self.allowed[at] = torch.logaddexp(found.allowed, itself).cpu().numpy()
-        for size, count in wanted.negatives.items():
-            others = found.others
-            if count < wanted.others:
-                others = best[:, :count].contiguous().logsumexp(dim=1)
-            self.oracle[size][at] = torch.logaddexp(others, itself).cpu().numpy()
+        others = found.others
+        if wanted.negatives < wanted.others:
+            others = best[:, : wanted.negatives].contiguous().logsumexp(dim=1)
+        self.oracle[at] = torch.logaddexp(others, itself).cpu().numpy()
         self.hardest[at] = found.columns[:, : wanted.hardest].cpu().numpy()
         self.broken[at] = found.broken.cpu().numpy()
 
@@ -148,7 +144,6 @@ class Measured:
         outside: each of these against all rows.
         random: float64 (2, trials), the mean losses of random plans with the same batch sizes.
         random_allowed: the same over the pairs that the guard allows.
-        codes: ``labels`` and ``group``, where passed: int64 (N,), from 0 on, -1 for none.
     """
 
     plan: Plan
@@ -159,4 +154,3 @@ class Measured:
     outside: tuple[GlobalStatistics, GlobalStatistics]
     random: Float64Array
     random_allowed: Float64Array
-    codes: dict[str, Int64Array]

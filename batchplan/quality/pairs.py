@@ -1,22 +1,25 @@
 """The pairs of rows that an evaluation compares, and which of them a guard allows."""
 
 from dataclasses import dataclass, replace
+from math import inf
 
 import numpy as np
 import torch
 
 from batchplan.data import Embeddings
-from batchplan.data.duplicates import document_codes
-from batchplan.data.reference import load_reference
+from batchplan.data.duplicates import document_codes, duplicate_codes
 from batchplan.errors import InputError
-from batchplan.quality.guard.rule import Guard, make_guard
+from batchplan.quality.facts import RowFacts
+from batchplan.quality.guard.ceilings import ceilings as ceilings_of
+from batchplan.quality.guard.rule import Guard
 from batchplan.quality.mined import Mined
 from batchplan.quality.options import EvaluationOptions
-from batchplan.quality.rows import MeasuredRows
+from batchplan.quality.rows import MeasuredRows, spans
 from batchplan.runtime import Runtime
-from batchplan.typing import Int64Array
 
 _LARGEST_LOGIT = 1e37  # float32 ends at 3e38
+_ROWS_AT_ONCE = 4096
+_TIE = 1e-10  # of the largest |s|: more than the rounding error of a float64 similarity
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,10 +49,6 @@ class Pairs:
     def alike(self) -> bool:
         """Whether both directions are the same: one matrix without mined negatives."""
         return self.y is self.x and not self.mined
-
-    def unguarded(self) -> "Pairs":
-        """Return the same pairs without the guard."""
-        return replace(self, guard=None)
 
 
 def unguarded_pairs(
@@ -87,36 +86,46 @@ def unguarded_pairs(
 
 
 def guarded_pairs(
+    pairs: Pairs,
     embeddings: Embeddings,
+    facts: RowFacts,
     options: EvaluationOptions,
-    groups: Int64Array | None,
     runtime: Runtime,
-    rows: Int64Array | None = None,
-) -> tuple[Pairs, str | None]:
-    """Return the pairs with the guard of the options, and the fingerprint of the reference.
+) -> Pairs:
+    """Return the pairs with the guard of a limit and of groups; without both, they are unchanged.
 
     Args:
-        groups: int64 (N,); rows of a group break the guard. -1 for none.
-        rows: int64 (m,), the rows to take from the data, the reference and the groups; None for
-            all.
+        pairs: the `unguarded_pairs` of the embeddings.
+        facts: the groups, and the reference that judges the limit.
+        options: the limit.
 
     Raises:
-        InputError: as `unguarded_pairs` and `load_reference`.
+        InputError: as `unguarded_pairs`, about the reference.
     """
-    reference = load_reference(options, embeddings, runtime)
-    fingerprint = None if reference is None else reference.fingerprint
-    if rows is not None:
-        embeddings = embeddings.take(rows)
-        reference = reference and reference.take(rows)
-        groups = None if groups is None else groups[rows]
-    settings = options.similarity, options.temperature, runtime
-    pairs = unguarded_pairs(embeddings, *settings)
+    groups, judge = facts.codes.get("group"), pairs
     if not options.limited and groups is None:
-        return pairs, fingerprint
-    other = None if reference is None else unguarded_pairs(reference, *settings)
-    judge = pairs if other is None else other
-    guard = make_guard(
-        embeddings, options, groups, pairs.mined, (judge.x, judge.y, judge.bound), other is None,
-        runtime,
-    )  # fmt: skip
-    return replace(pairs, guard=guard), fingerprint
+        return pairs
+    if facts.reference is not None:
+        judge = unguarded_pairs(facts.reference, options.similarity, options.temperature, runtime)
+    n, device = pairs.num_rows, pairs.x.device
+    matrices = [embeddings.x, embeddings.y][: 1 + embeddings.paired]
+    with runtime.stage("guard", total=n * (len(matrices) + options.limited)) as advance:
+        codes = [] if groups is None else [("group", groups)]
+        codes += [("duplicate", duplicate_codes(matrix, advance)) for matrix in matrices]
+        ceilings = torch.full((n,), inf, dtype=torch.float64, device=device)
+        if options.limited:
+            for start, stop in spans(n, _ROWS_AT_ONCE):
+                sides = [side.block(start, stop).double() for side in (judge.x, judge.y)]
+                ceilings[start:stop] = torch.linalg.vecdot(*sides)[: stop - start]
+                advance(stop - start)
+            limits = ceilings_of(ceilings.cpu().numpy(), options) - _TIE * judge.bound
+            ceilings = torch.from_numpy(limits).to(device)
+    no_code = -1 - np.arange(n)  # unique, so that a test for equality is enough
+    distinct = [
+        (reason, torch.from_numpy(np.where(values < 0, no_code, values)).to(device))
+        for reason, values in codes
+        if values.max() >= 0
+    ]
+    own = judge is pairs
+    guard = Guard(judge.x, judge.y, own, pairs.mined, judge.bound, ceilings, distinct)
+    return replace(pairs, guard=guard)

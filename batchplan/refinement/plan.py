@@ -2,7 +2,7 @@
 
 from typing import Any, Unpack
 
-from batchplan.data.candidates import Candidates, Data
+from batchplan.data.candidates import Candidates, Data, data_of
 from batchplan.data.labels import source_codes
 from batchplan.data.reference import stored_reference
 from batchplan.graph.affinity import neighbor_lists
@@ -10,7 +10,7 @@ from batchplan.guard.guard import guard_of
 from batchplan.keywords import RefineKeywords
 from batchplan.options import recorded, with_options
 from batchplan.plans.metadata import library_versions, rows_digest
-from batchplan.plans.plan import Plan, data_beside
+from batchplan.plans.plan import Plan, require_plan
 from batchplan.refinement.objective import Objective, make_objective, swap_graph
 from batchplan.refinement.options import NEIGHBORS, RefineOptions
 from batchplan.refinement.passes import refine_rows
@@ -49,8 +49,8 @@ def refine(
         ResourceError: not enough memory, or no such device.
     """
     runtime, settings = Runtime.of(device, memory, seed, observer), RefineOptions(**options)
-    data = data_beside(plan, x, y, negatives, "refine")
-    return refine_plan(plan, data, settings, runtime)
+    require_plan(plan, x, "refine")
+    return refine_plan(plan, data_of(x, y, negatives), settings, runtime)
 
 
 def refine_plan(plan: Plan, embeddings: Data, options: RefineOptions, runtime: Runtime) -> Plan:

@@ -4,13 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from batchplan.data import Embeddings
 from batchplan.data.texts import likely_columns, load_texts
 from batchplan.errors import InputError
 from batchplan.plans import Plan
-from batchplan.quality import Evaluation, EvaluationOptions, evaluate_plans
+from batchplan.quality import Evaluation, EvaluationOptions, RowFacts, evaluate_plans
 from batchplan.quality.guard.limits import limit_in_words, own_limit
 from batchplan.quality.losses.in_batches import batch_statistics
 from batchplan.quality.pairs import Pairs, unguarded_pairs
@@ -96,22 +95,17 @@ class ReportContents:
 def gather(
     plans: Mapping[str, Plan],
     embeddings: Embeddings,
+    facts: RowFacts,
     options: EvaluationOptions,
     runtime: Runtime,
     *,
-    labels: ArrayLike | None = None,
-    groups: ArrayLike | None = None,
-    columns: Mapping[str, str | None] | None = None,
     texts: Sequence[str] | None = None,
     text_table: str | None = None,
 ) -> ReportContents:
     """Measure what a report shows; see `write_report` for the arguments."""
     _check_plans(plans, embeddings)
-    first, *others = plans.values()
-    evaluations = evaluate_plans(
-        [first, *others], embeddings, options, runtime, labels=labels, groups=groups,
-        columns=columns,
-    )  # fmt: skip
+    first = next(iter(plans.values()))
+    evaluations = evaluate_plans(list(plans.values()), embeddings, facts, options, runtime)
     pairs = unguarded_pairs(embeddings, options.similarity, options.temperature, runtime)
     x, y = pairs.x, pairs.y
     (random_rows,) = random_orders(x.num_rows, first.batch_offsets, 1, runtime)
@@ -142,7 +136,7 @@ def gather(
     shown = [anchors, [*anchors, *(example.negative for example in examples)]]
     shown += [false] * len(embeddings.negatives)
     if texts is None:
-        texts = likely_columns(embeddings, text_table, (columns or {}).values())
+        texts = likely_columns(embeddings, text_table, facts.columns.values())
     named = texts if len(texts) != 1 else [*texts, *texts]
     found = [
         load_texts(

@@ -16,7 +16,7 @@ from batchplan.keywords import EvaluationKeywords
 from batchplan.options import with_options
 from batchplan.plans import Plan
 from batchplan.plans.output import check_file
-from batchplan.quality import EvaluationOptions
+from batchplan.quality import EvaluationOptions, RowFacts
 from batchplan.report.contents import ReportContents, gather
 from batchplan.report.figures.common import Picture
 from batchplan.report.figures.histogram import histogram
@@ -79,11 +79,11 @@ def write_report(
     """
     check_report_output(output, png, force=force, inputs=inputs)
     runtime = Runtime.of(device, memory, seed, observer)
+    settings = EvaluationOptions(**options)
+    facts = RowFacts.read(embeddings, settings, runtime, labels, groups, columns)
     contents = gather(
-        plans, embeddings, EvaluationOptions(**options), runtime,
-        labels=labels, groups=groups, columns=columns, texts=texts,
-        text_table=text_table,
-    )  # fmt: skip
+        plans, embeddings, facts, settings, runtime, texts=texts, text_table=text_table
+    )
     with runtime.stage("draw"):
         files = draw(contents, output, png)
     for path in filter(os.path.lexists, files):  # a picture may be a folder, or a link to an input

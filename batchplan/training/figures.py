@@ -39,6 +39,7 @@ def measured(
         ResourceError: not enough memory, or no such device.
     """
     # these load torch, which the sampler of a plan does not need
+    from batchplan.quality.facts import RowFacts
     from batchplan.quality.gain import measured_gain
     from batchplan.quality.guard.limits import with_limit
     from batchplan.quality.pairs import unguarded_pairs
@@ -46,7 +47,7 @@ def measured(
     known = ("similarity", "temperature")
     usual: dict[str, Any] = {n: getattr(options, n) for n in known if hasattr(options, n)}
     settings, _ = with_limit([plan], EvaluationOptions(**usual))
-    gain = measured_gain(plan, embeddings, settings, 0.0, runtime, most=_ROWS)
+    gain = measured_gain(plan, embeddings, RowFacts(), settings, 0.0, runtime, most=_ROWS)
     count = min(_ROWS, embeddings.num_rows)
     rows = runtime.generator(_STREAM).choice(embeddings.num_rows, count, replace=False)
     pairs = unguarded_pairs(

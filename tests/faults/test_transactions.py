@@ -24,7 +24,7 @@ from batchplan.data import Embeddings
 from batchplan.gates import check_plan, fail_under, junit
 from batchplan.plans import Plan
 from batchplan.plans.negatives import Negatives
-from batchplan.quality import EvaluationOptions
+from batchplan.quality import EvaluationOptions, RowFacts
 from batchplan.report.contents import gather
 from batchplan.report.write import draw
 from batchplan.runtime import Runtime
@@ -96,7 +96,7 @@ def _reports(plans, data):
     """The pages with their last two pictures; the others are written in the same way."""
     options, runtime = EvaluationOptions(random_trials=2), Runtime()
     drawn = [
-        draw(gather({"plan": one}, data, options, runtime), "report.html", "pictures")
+        draw(gather({"plan": one}, data, RowFacts(), options, runtime), "report.html", "pictures")
         for one in plans
     ]
     return [dict(list(files.items())[-3:]) for files in drawn]
@@ -104,7 +104,7 @@ def _reports(plans, data):
 
 def _outputs(plan, data):
     gates, options = [fail_under("loss_train=0")], EvaluationOptions(random_trials=2)
-    judgement, measured = check_plan(plan, data, gates, options, Runtime())
+    judgement, measured = check_plan(plan, data, RowFacts(), gates, options, Runtime())
     xml, baseline = junit(judgement).encode(), measured.to_bytes()
     return {Path("junit.xml"): xml, Path("base.json"): baseline}
 

@@ -10,7 +10,7 @@ from batchplan import InputError
 from batchplan.data import Embeddings
 from batchplan.gates import check_plan, fail_over, fail_regress, fail_under
 from batchplan.plans import Batching
-from batchplan.quality import EvaluationOptions
+from batchplan.quality import EvaluationOptions, RowFacts
 from batchplan.runtime import Runtime
 
 CPU = Runtime(device="cpu", seed=4)
@@ -38,9 +38,8 @@ def test_judged_by_what_evaluate_measures(embeddings, plan):
         fail_under(f"gap_reduction={float(np.nextafter(reduction, 1))!r}"),
         fail_over(f"false_negatives.labels.rate={rate!r}"),
     ]
-    judgement, measured = check_plan(
-        plan, embeddings, gates, OPTIONS, CPU, name="p", labels=labels, columns={"labels": "kind"}
-    )
+    facts = RowFacts({"labels": labels}, {"labels": "kind"})
+    judgement, measured = check_plan(plan, embeddings, facts, gates, OPTIONS, CPU, name="p")
     assert [one.passed for one in judgement.verdicts] == [True, False, True]
     assert (judgement.plan, judgement.passed, judgement.warnings) == ("p", False, ())
     document = found.to_dict()
@@ -51,30 +50,32 @@ def test_judged_by_what_evaluate_measures(embeddings, plan):
 
 
 def test_against_a_baseline(embeddings, plan):
-    _, baseline = check_plan(plan, embeddings, [], OPTIONS, CPU)
+    _, baseline = check_plan(plan, embeddings, RowFacts(), [], OPTIONS, CPU)
     gates = [fail_regress("loss_train=0")]
-    same, _ = check_plan(plan, embeddings, gates, OPTIONS, CPU, baseline=baseline)
+    same, _ = check_plan(plan, embeddings, RowFacts(), gates, OPTIONS, CPU, baseline=baseline)
     assert same.passed
     worse = batchplan.plan(embeddings, planner="random", batch_size=8)
-    judgement, _ = check_plan(worse, embeddings, gates, OPTIONS, CPU, baseline=baseline)
+    judgement, _ = check_plan(worse, embeddings, RowFacts(), gates, OPTIONS, CPU, baseline=baseline)
     assert not judgement.passed
     other = Embeddings.from_arrays(embeddings.y.rows(0, 96), embeddings.x.rows(0, 96))
     moved = batchplan.Plan.cut(plan.rows, Batching(8), num_rows=96)
     judgement, _ = check_plan(
-        moved, other, gates, OPTIONS, CPU, baseline=baseline, baseline_name="b.json"
+        moved, other, RowFacts(), gates, OPTIONS, CPU, baseline=baseline, baseline_name="b.json"
     )
     (warning,) = judgement.warnings
     assert warning.startswith("b.json: measured on other embeddings")
     with pytest.raises(InputError, match=r"b\.json: measured with seed 4, got 5"):
         check_plan(
-            plan, embeddings, gates, OPTIONS, Runtime(device="cpu", seed=5),
+            plan, embeddings, RowFacts(), gates, OPTIONS, Runtime(device="cpu", seed=5),
             baseline=baseline, baseline_name="b.json",
         )  # fmt: skip
 
 
 def test_a_metric_that_is_not_measured(embeddings, plan):
     with pytest.raises(InputError, match="only measured with --label-column"):
-        check_plan(plan, embeddings, [fail_over("false_negatives.labels.rate=1")], OPTIONS, CPU)
+        check_plan(
+            plan, embeddings, RowFacts(), [fail_over("false_negatives.labels.rate=1")], OPTIONS, CPU
+        )
 
 
 def test_a_gate_that_a_sample_leaves_undecided(embeddings, plan):
@@ -83,6 +84,8 @@ def test_a_gate_that_a_sample_leaves_undecided(embeddings, plan):
     found = batchplan.evaluate(plan, embeddings, random_trials=3, seed=4, sample=64)
     gates = [fail_under(f"gap_reduction={found.gap_reduction!r}")]
     ways = ({}, {"strict": False}, {"strict": True})
-    judged = [check_plan(plan, embeddings, gates, options, CPU, **way)[0] for way in ways]
+    judged = [
+        check_plan(plan, embeddings, RowFacts(), gates, options, CPU, **way)[0] for way in ways
+    ]
     assert [one.undecided for one in judged] == [1, 1, 1]
     assert [one.passed for one in judged] == [True, True, False]

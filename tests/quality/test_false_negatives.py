@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from batchplan import InputError
 from batchplan.plans import Plan
-from batchplan.quality import EvaluationOptions, evaluate, evaluate_plans
+from batchplan.quality import EvaluationOptions, RowFacts, evaluate, evaluate_plans
 from batchplan.quality.coverage import coverage
 from batchplan.quality.false_negatives import check_codes, false_negatives
 from batchplan.quality.losses.distribution import Distribution
@@ -95,10 +95,9 @@ def test_evaluate_takes_codes(helpers):
     assert found.false_negatives["labels"].rate_random == pytest.approx(4 / 29)
     assert found.false_negatives["group"].rate == 0
     columns = {"labels": "kind", "group": "author"}
-    (one,) = evaluate_plans(
-        [plan], embeddings, EvaluationOptions(), Runtime(), labels=labels, groups=groups,
-        columns=columns,
-    )  # fmt: skip
+    options, runtime = EvaluationOptions(), Runtime()
+    facts = RowFacts.read(embeddings, options, runtime, labels, groups, columns)
+    (one,) = evaluate_plans([plan], embeddings, facts, options, runtime)
     named = one.to_dict()
     assert [one["column"] for one in named["false_negatives"].values()] == ["kind", "author"]
     assert plain.guard is None

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from batchplan.quality import EvaluationOptions
+from batchplan.quality import EvaluationOptions, RowFacts
 from batchplan.quality.gain import measured_gain
 from batchplan.runtime import Runtime
 
@@ -30,7 +30,7 @@ def dense_objective(helpers, plan, embeddings, penalty):
 def test_the_objective_is_that_of_dense_sums(helpers):
     embeddings = helpers.clustered(45, copies=4)
     plan, before = (helpers.make_plan(embeddings, 8, seed=seed) for seed in (0, 1))
-    found = measured_gain(plan, embeddings, LIMITED, 0.2, Runtime("cpu"), before=before)
+    found = measured_gain(plan, embeddings, RowFacts(), LIMITED, 0.2, Runtime("cpu"), before=before)
     assert found.limited
     for one, measured in ((plan, found.plan), (before, found.before)):
         objective, share = dense_objective(helpers, one, embeddings, 0.2)
@@ -38,7 +38,7 @@ def test_the_objective_is_that_of_dense_sums(helpers):
         assert measured.broken_share == pytest.approx(share)
     everything = helpers.guard_report(plan, embeddings, relative_margin=0.1)
     assert found.random.broken_share == pytest.approx(everything["broken_share_random"], abs=0.01)
-    alone = measured_gain(plan, embeddings, LIMITED, 0.2, Runtime("cpu"))
+    alone = measured_gain(plan, embeddings, RowFacts(), LIMITED, 0.2, Runtime("cpu"))
     assert (alone.plan, alone.before) == (found.plan, None)
 
 
@@ -46,16 +46,16 @@ def test_groups_break_the_guard_without_a_fine(helpers):
     embeddings = helpers.clustered(45)
     plan = helpers.make_plan(embeddings, 9)
     options = EvaluationOptions(guard=False)
-    groups = np.zeros(45, np.int64)
-    found = measured_gain(plan, embeddings, options, 5.0, Runtime("cpu"), groups=groups)
+    facts = RowFacts({"group": np.zeros(45, np.int64)})
+    found = measured_gain(plan, embeddings, facts, options, 5.0, Runtime("cpu"))
     assert (found.limited, found.plan.broken_share, found.plan.objective) == (False, 1.0, 0.0)
 
 
 def test_some_batches_stand_for_all(helpers):
     embeddings = helpers.clustered(900, d=4)
     plan = helpers.make_plan(embeddings, 9)
-    whole = measured_gain(plan, embeddings, LIMITED, 0.0, Runtime("cpu")).plan
-    some = measured_gain(plan, embeddings, LIMITED, 0.0, Runtime("cpu"), most=450).plan
+    whole = measured_gain(plan, embeddings, RowFacts(), LIMITED, 0.0, Runtime("cpu")).plan
+    some = measured_gain(plan, embeddings, RowFacts(), LIMITED, 0.0, Runtime("cpu"), most=450).plan
     assert some != whole
     assert some.objective == pytest.approx(whole.objective, abs=0.1)
     assert some.broken_share == pytest.approx(whole.broken_share, abs=0.05)

@@ -104,7 +104,7 @@ def test_products_are_float32_whatever_is_set(helpers, newer):
     matmul = torch.backends.mkldnn.matmul
     if newer and not hasattr(matmul, "fp32_precision"):
         pytest.skip("this torch has the older setting only")
-    arguments = pairs, (8,), Runtime(), lambda _: None
+    arguments = pairs, 8, Runtime(), lambda _: None
     expected = global_statistics(*arguments)[0].log_sum
     try:
         if newer:

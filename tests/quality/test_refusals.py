@@ -102,4 +102,4 @@ def test_too_little_memory(helpers):
 def test_too_little_memory_for_the_hard_negatives(helpers):
     pairs = unguarded_pairs(helpers.clustered(300), "cosine", 0.05, Runtime(device="cpu"))
     with pytest.raises(ResourceError, match="300 rows with 200 hard negatives each need"):
-        global_statistics(pairs, (201,), Runtime(memory=100_000), lambda _: None)
+        global_statistics(pairs, 201, Runtime(memory=100_000), lambda _: None)

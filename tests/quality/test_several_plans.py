@@ -8,7 +8,7 @@ import pytest
 
 from batchplan import InputError, ResourceError
 from batchplan.plans import Batching, Plan
-from batchplan.quality import EvaluationOptions, evaluate, evaluate_plans
+from batchplan.quality import EvaluationOptions, RowFacts, evaluate, evaluate_plans
 from batchplan.runtime import Runtime
 
 
@@ -70,7 +70,8 @@ def test_each_is_measured_as_it_is_alone(helpers, paired, guard):
     if groups := options.pop("groups", None):
         given["groups"] = np.arange(67) // groups
     settings, runtime = EvaluationOptions(**options), Runtime("cpu", seed=4)
-    together = evaluate_plans(plans, embeddings, settings, runtime, **given)
+    facts = RowFacts.read(embeddings, settings, runtime, **given)
+    together = evaluate_plans(plans, embeddings, facts, settings, runtime)
     alone = [evaluate(plan, embeddings, device="cpu", seed=4, **given, **options) for plan in plans]
     assert [repr(one.to_dict()) for one in together] == [repr(one.to_dict()) for one in alone]
     assert len({repr(one) for one in together}) == len(plans)
@@ -81,14 +82,15 @@ def test_what_does_not_depend_on_the_plan_is_done_once(helpers):
     embeddings = helpers.clustered(67)
     plans, stages = some_plans(helpers, embeddings), Stages()
     options = EvaluationOptions(random_trials=3, relative_margin=0.1)
-    evaluate_plans(plans, embeddings, options, Runtime("cpu", observer=stages))
+    evaluate_plans(plans, embeddings, RowFacts(), options, Runtime("cpu", observer=stages))
     cuts = {plan.batch_offsets.tobytes() for plan in plans}
     assert len(cuts) == 5
     assert stages.begun["random batches"] == len(cuts)
-    assert stages.begun["evaluate"] == stages.begun["guard"] == 1
+    assert stages.begun["evaluate"] == len({plan.batch_size for plan in plans}) == 3
+    assert stages.begun["guard"] == 1
     one, alone = Stages(), plans[0]
-    evaluate_plans([alone], embeddings, options, Runtime("cpu", observer=one))
-    shared = {*one.begun} - {"random batches"}
+    evaluate_plans([alone], embeddings, RowFacts(), options, Runtime("cpu", observer=one))
+    shared = {*one.begun} - {"random batches", "evaluate"}
     assert {name: one.begun[name] for name in shared} == {
         name: stages.begun[name] for name in shared
     }
@@ -98,14 +100,12 @@ def test_many_plans_take_little_more_memory_than_one(helpers):
     """12 bytes a row for each, to look up the rows of edges."""
     n = 9000  # the 8 bytes a row are then more than what Python itself takes meanwhile
     embeddings = helpers.clustered(n)
-    plans = [
-        helpers.make_plan(embeddings, size, seed=seed) for size in (50, 60) for seed in range(4)
-    ]
+    plans = [helpers.make_plan(embeddings, 60, seed=seed) for seed in range(8)]
     options, runtime = EvaluationOptions(random_trials=2), Runtime("cpu")
 
     def peak(some):
         tracemalloc.start()  # of NumPy's arrays, which hold whatever grows with the plans
-        evaluate_plans(some, embeddings, options, runtime)
+        evaluate_plans(some, embeddings, RowFacts(), options, runtime)
         found = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return found
@@ -115,7 +115,8 @@ def test_many_plans_take_little_more_memory_than_one(helpers):
 
 
 def test_no_plans(helpers):
-    assert evaluate_plans([], helpers.clustered(20), EvaluationOptions(), Runtime("cpu")) == []
+    embeddings, options = helpers.clustered(20), EvaluationOptions()
+    assert evaluate_plans([], embeddings, RowFacts(), options, Runtime("cpu")) == []
 
 
 def test_one_plan_of_other_data_among_them(helpers):
@@ -125,11 +126,13 @@ def test_one_plan_of_other_data_among_them(helpers):
         helpers.make_plan(helpers.clustered(20, seed=1), 4),
     ]
     with pytest.raises(InputError, match="fingerprint"):
-        evaluate_plans(plans, embeddings, EvaluationOptions(), Runtime("cpu"))
+        evaluate_plans(plans, embeddings, RowFacts(), EvaluationOptions(), Runtime("cpu"))
 
 
 def test_too_little_memory_for_the_largest(helpers):
     embeddings = helpers.clustered(20)
     plans = [helpers.make_plan(embeddings, 4), sampled(embeddings, 20, 0)]
     with pytest.raises(ResourceError, match=r"20 rows need .* of memory and .* is left"):
-        evaluate_plans(plans, embeddings, EvaluationOptions(), Runtime("cpu", memory=10**6))
+        evaluate_plans(
+            plans, embeddings, RowFacts(), EvaluationOptions(), Runtime("cpu", memory=10**6)
+        )

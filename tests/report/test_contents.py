@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from batchplan.errors import InputError
 from batchplan.plans import Batching, Plan
-from batchplan.quality import EvaluationOptions, evaluate_plans
+from batchplan.quality import EvaluationOptions, RowFacts, evaluate_plans
 from batchplan.quality.pairs import unguarded_pairs
 from batchplan.report.contents import batch_losses, gather
 from batchplan.report.similarities import run_similarities, similarities
@@ -66,11 +66,10 @@ def test_batch_losses_are_those_of_dense_losses(pairs, dense, plans, name):
 
 def test_the_evaluations_are_those_of_evaluate(made, plans, embeddings, labels):
     options = EvaluationOptions(relative_margin=0.1, random_trials=4)
+    columns = {"labels": "<i>topic</i>"}
+    facts = RowFacts.read(embeddings, options, Runtime(), labels, columns=columns)
     for one, (name, plan) in zip(made.contents.plans, plans.items(), strict=True):
-        (expected,) = evaluate_plans(
-            [plan], embeddings, options, Runtime(seed=2), labels=labels,
-            columns={"labels": "<i>topic</i>"},
-        )  # fmt: skip
+        (expected,) = evaluate_plans([plan], embeddings, facts, options, Runtime(seed=2))
         assert one.name == name
         assert one.evaluation == expected
         weights = np.diff(plan.batch_offsets)
@@ -124,5 +123,5 @@ def test_plans_that_no_picture_can_compare_are_refused(embeddings, plans):
         ({"other": other}, ["145 rows", "144"]),
     ]:
         with pytest.raises(InputError) as caught:
-            gather(given_, embeddings, options, runtime)
+            gather(given_, embeddings, RowFacts(), options, runtime)
         assert all(part in str(caught.value) for part in parts)

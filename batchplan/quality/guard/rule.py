@@ -2,22 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import inf
 
 import numpy as np
 import torch
 
-from batchplan.data import Embeddings
-from batchplan.data.duplicates import duplicate_codes
-from batchplan.quality.guard.ceilings import ceilings as ceilings_of
 from batchplan.quality.mined import Mined
-from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.rows import MeasuredRows, spans
-from batchplan.runtime import Runtime
-from batchplan.typing import Int64Array
 
-_ROWS_AT_ONCE = 4096
-_TIE = 1e-10  # of the largest |s|: more than the rounding error of a float64 similarity
 _ELEMENTS = 1 << 21  # numbers of the rows gathered to decide doubtful pairs in float64
 _EPS = float(np.finfo(np.float32).eps)
 
@@ -112,41 +103,3 @@ class Guard:
             limits = torch.minimum(self.ceilings[i], self.ceilings[j])
             reached[first:last] = highest >= limits
         return reached
-
-
-def make_guard(
-    embeddings: Embeddings,
-    options: EvaluationOptions,
-    groups: Int64Array | None,
-    mined: Mined,
-    judge: tuple[MeasuredRows, MeasuredRows, float],
-    own: bool,
-    runtime: Runtime,
-) -> Guard:
-    """Return the guard of the options and of the ``groups``, int64 (N,), -1 for none.
-
-    Args:
-        judge: ``x``, ``y`` and ``bound`` of the `Guard`.
-        own: whether these are the rows of the ``embeddings``.
-    """
-    x, y, bound = judge
-    n, device = embeddings.num_rows, x.device
-    matrices = [embeddings.x, embeddings.y][: 1 + embeddings.paired]
-    with runtime.stage("guard", total=n * (len(matrices) + options.limited)) as advance:
-        codes = [] if groups is None else [("group", groups)]
-        codes += [("duplicate", duplicate_codes(matrix, advance)) for matrix in matrices]
-        ceilings = torch.full((n,), inf, dtype=torch.float64, device=device)
-        if options.limited:
-            for start, stop in spans(n, _ROWS_AT_ONCE):
-                sides = [side.block(start, stop).double() for side in (x, y)]
-                ceilings[start:stop] = torch.linalg.vecdot(*sides)[: stop - start]
-                advance(stop - start)
-            limits = ceilings_of(ceilings.cpu().numpy(), options) - _TIE * bound
-            ceilings = torch.from_numpy(limits).to(device)
-    no_code = -1 - np.arange(n)  # unique, so that a test for equality is enough
-    distinct = [
-        (reason, torch.from_numpy(np.where(values < 0, no_code, values)).to(device))
-        for reason, values in codes
-        if values.max() >= 0
-    ]
-    return Guard(x, y, own, mined, bound, ceilings, distinct)

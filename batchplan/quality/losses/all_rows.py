@@ -20,7 +20,7 @@ from batchplan.runtime import Runtime, full_float32
 
 def global_statistics(
     pairs: Pairs,
-    batch_sizes: tuple[int, ...],
+    batch_size: int,
     runtime: Runtime,
     advance: Callable[[int], None],
     rows: NDArray[np.int64] | None = None,
@@ -29,7 +29,7 @@ def global_statistics(
 
     Args:
         pairs: of N rows.
-        batch_sizes: of the oracles.
+        batch_size: of the oracle.
         runtime: limits the memory.
         advance: called with the number of rows done, N in all.
         rows: int64 (S,), the rows whose statistics are wanted, in any order; None for all N.
@@ -37,7 +37,7 @@ def global_statistics(
     Raises:
         ResourceError: the statistics of N rows, or of one small block of them, do not fit.
     """
-    wanted = Wanted.of(pairs.num_rows, batch_sizes)
+    wanted = Wanted.of(pairs.num_rows, batch_size)
     tiled = pairs.x.device.type == "cpu" and not pairs.mined and wanted.kept <= MOST_KEPT
     scale = scale_of(pairs.temperature, pairs.bound) if tiled else None
     with full_float32():

@@ -34,7 +34,7 @@ class Distribution:
     def shares(self) -> list[float]:
         """Return the share of the numbers in each bin; empty if there are no numbers."""
         counts = self._counts.view(HISTOGRAM_BINS, _FINE).sum(1).double()
-        return (counts / counts.sum()).tolist() if counts.any() else []  # type: ignore[no-any-return]
+        return (counts / counts.sum()).tolist() if counts.any() else []
 
     def percentiles(self) -> dict[str, float]:
         """Return the percentiles by percent; empty if there are no numbers."""

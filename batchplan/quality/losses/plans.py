@@ -42,9 +42,9 @@ def standard_errors(measured: Measured, figures: Mapping[str, Any]) -> dict[str,
         above = [values - way.positive for values, way in zip(reached, outside, strict=True)]
         return measured.sample.standard_error(np.mean(above, axis=0))
 
-    outside, size = measured.outside, measured.plan.batch_size
+    outside = measured.outside
     gap = error([way.log_sum for way in outside])
-    oracle = error([way.oracle[size] for way in outside])
+    oracle = error([way.oracle for way in outside])
     reach = figures["loss_oracle"] - figures["loss_random"]
     return {
         **dict.fromkeys(("loss_global", "gap", "gap_random"), gap),
@@ -65,7 +65,7 @@ def _direction(
     random: Float64Array,
     measured: Measured,
 ) -> Direction:
-    sample, oracle = measured.sample, outside.oracle[measured.plan.batch_size]
+    sample = measured.sample
     entries = inside.losses()
     loss_train = float(entries.mean())
     loss_global = sample.mean(outside.log_sum - outside.positive)
@@ -73,7 +73,7 @@ def _direction(
         loss_train=loss_train,
         loss_global=loss_global,
         loss_random=float(random.mean()),
-        loss_oracle=sample.mean(oracle - outside.positive),
+        loss_oracle=sample.mean(outside.oracle - outside.positive),
         gap=loss_global - loss_train,
         positive_probability=float(np.exp(-entries).mean()),
     )

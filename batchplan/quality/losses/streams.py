@@ -94,7 +94,7 @@ def _against_all(pairs: Pairs, own: Int64Array, wanted: Wanted, ways: int) -> li
 
 def _block_rows(n: int, ways: int, wanted: Wanted, dim: int, runtime: Runtime) -> int:
     """Return how many query rows of a block fit into memory."""
-    results = ways * n * (5 + len(wanted.negatives) + wanted.hardest) * 8
+    results = ways * n * (6 + wanted.hardest) * 8
     row_bytes = 8 * dim + 6 * 4 * _COLUMNS["cpu"] + ways * 2 * 8 * key_room(wanted.kept) + 128
     runtime.require_memory(
         results + _FEWEST_QUERIES * row_bytes,

@@ -73,7 +73,7 @@ def _strip_width(pairs: Pairs, count: int, wanted: Wanted, runtime: Runtime) -> 
     ways, threads = 1 if pairs.alike else 2, torch.get_num_threads()
     room = ways * (8 * key_room(wanted.kept) + 32)
     in_flight = 3 * threads + 2  # blocks that run or wait for their turn
-    results = ways * count * (5 + len(wanted.negatives) + wanted.hardest) * 8
+    results = ways * count * (6 + wanted.hardest) * 8
     operands = 0 if pairs.x.held else 16 * pairs.x.dim * (BLOCK_ROWS + BLOCK_COLUMNS)
     fixed = results + in_flight * BLOCK_ROWS * (2 * room + ways * 8 * wanted.kept)
     fixed += threads * (20 * BLOCK_ROWS * BLOCK_COLUMNS + operands)
