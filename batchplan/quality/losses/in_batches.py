@@ -8,7 +8,7 @@ the y of the batch, its columns y against the x.
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -128,7 +128,7 @@ class MeanLosses(NamedTuple):
 
 
 def mean_losses(pairs: Pairs, rows: Int64Array, offsets: Int64Array) -> MeanLosses:
-    """The means of the losses of `batch_statistics`, which takes twice as long.
+    """The means of the losses of `batch_statistics`, which takes up to twice as long.
 
     One exponential of each similarity less the largest possible serves both directions.
     """
@@ -148,7 +148,7 @@ def mean_losses(pairs: Pairs, rows: Int64Array, offsets: Int64Array) -> MeanLoss
         members = rows[entries]
         queries = gather(x, members)
         tile = torch.bmm(queries, (queries if y is x else gather(y, members)).mT)
-        terms = torch.exp(tile / tau - shift)
+        terms = (tile / tau).sub_(shift).exp_()
         positive, parts, counts = terms.diagonal(dim1=1, dim2=2), [terms], Counter[str]()
         if guard is not None:
             broken = _broken(pairs, guard, members, members, tile, tile)
@@ -208,11 +208,8 @@ def _broken(
     """
     x, y = pairs.x, pairs.y
     rows, columns = (torch.from_numpy(names).to(x.device) for names in (own, others))
-    back = (
-        tile.mT
-        if own is others or np.array_equal(own, others)
-        else gather(y, own) @ gather(x, others).mT
-    )
+    on_diagonal = own is others or np.array_equal(own, others)
+    back = tile.mT if on_diagonal else gather(y, own) @ gather(x, others).mT
     highest = torch.maximum(tile, back)
     if not guard.own:
         there, here = guard.x, guard.y
@@ -220,23 +217,24 @@ def _broken(
             gather(there, own) @ gather(here, others).mT,
             gather(here, own) @ gather(there, others).mT,
         )
-    different = rows.unsqueeze(-1) != columns.unsqueeze(-2)
-    reasons = {"similarity": guard.excess(rows, columns, highest).ge(0).logical_and_(different)}
+    reasons = {"similarity": guard.excess(rows, columns, highest).ge(0)}
     if pairs.mined:
         of_own = partial(gather, indices=own)
         more = pairs.mined.meet(gather(x, others), of_own, rows, back.mT, pairs.temperature)[1].mT
         reached = guard.excess(rows, columns, largest.maximum(more)).ge(0)
-        reached.logical_or_(pairs.mined.answers(rows, columns)).logical_and_(different)
+        reached.logical_or_(pairs.mined.answers(rows, columns))
         reasons["negative"] = reached & ~reasons["similarity"]
     for reason, same in guard.same(rows, columns):
-        same.logical_and_(different)
         reasons[reason] = reasons[reason] | same if reason in reasons else same
-    return {**reasons, "any": torch.stack(list(reasons.values())).any(dim=0)}
+    reasons["any"] = reduce(torch.logical_or, reasons.values())
+    for mask in reasons.values() if on_diagonal else ():
+        mask.diagonal(dim1=1, dim2=2).fill_(False)  # the positives
+    return reasons
 
 
 def _counts(broken: dict[str, torch.Tensor]) -> Counter[str]:
     """Count the broken pairs of a tile by reason, each from both of its rows."""
-    return Counter({reason: int(mask.sum()) for reason, mask in broken.items()})
+    return Counter({reason: int(mask.count_nonzero()) for reason, mask in broken.items()})
 
 
 def _by_reason(counts: Counter[str]) -> dict[str, int]:
