@@ -10,11 +10,9 @@ from batchplan.plans import Batching, Plan
 from batchplan.quality.references import _STREAM, random_rows
 from batchplan.runtime import Runtime
 
-REASONS = "similarity", "negative", "group", "duplicate"
-
 
 def dense(embeddings, similarity):
-    """float64 (N, N) x_i . y_j; one dot product a pair, so that equal rows tie exactly."""
+    """float64 (N, N) x_i . y_j; every pair is summed in the same order: equal rows tie exactly."""
     x, y = (
         side.rows(0, embeddings.num_rows).astype(np.float64)
         for side in (embeddings.x, embeddings.y)
@@ -23,7 +21,7 @@ def dense(embeddings, similarity):
         x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
     if len(x) > 200:  # real data: no ties to care for
         return x @ y.T
-    return np.array([[np.dot(a, b) for b in y] for a in x])
+    return np.einsum("ik,jk->ij", x, y)
 
 
 def of_documents(embeddings, similarity, tau):
@@ -204,6 +202,11 @@ def clustered(n, d=12, *, paired=True, seed=0, dtype=np.float32, copies=0, mined
     return Embeddings.from_arrays(x, y, negatives=negatives)
 
 
+def equal(one, other):
+    """bool (N, N): whether a row of one is a row of the other."""
+    return (one[:, None] == other).all(axis=2)
+
+
 def broken_pairs(
     embeddings,
     similarity,
@@ -229,18 +232,24 @@ def broken_pairs(
     if max_score is not None:
         ceiling = np.full(n, float(max_score))
     code = np.full(n, -1) if groups is None else np.asarray(groups)
-    found = {reason: np.zeros((n, n), bool) for reason in REASONS}
-    M = of_documents(embeddings, similarity, 1.0)[2]
-    for i in range(n):
-        for j in set(range(n)) - {i}:
-            # 1e-9: equal rows tie, but a share of a similarity is rounded
-            limit = min(ceiling[i], ceiling[j]) - 1e-9
-            found["similarity"][i, j] = max(S[i, j], S[j, i]) >= limit
-            if not found["similarity"][i, j] and judge is None:
-                answer = any((y[a] == own[b]).all() for own in mined for a, b in ((i, j), (j, i)))
-                found["negative"][i, j] = max(M[i, j], M[j, i]) >= limit or answer
-            found["group"][i, j] = code[i] == code[j] >= 0
-            found["duplicate"][i, j] = (x[i] == x[j]).all() or (y[i] == y[j]).all()
+    # 1e-9: equal rows tie, but a share of a similarity is rounded
+    limit = np.minimum.outer(ceiling, ceiling) - 1e-9
+    similar = np.maximum(S, S.T) >= limit
+    negative = np.zeros((n, n), bool)
+    if judge is None:
+        M = of_documents(embeddings, similarity, 1.0)[2]
+        negative = np.maximum(M, M.T) >= limit
+        for own in mined:
+            answer = equal(y, own)
+            negative |= answer | answer.T
+    found = {
+        "similarity": similar,
+        "negative": negative & ~similar,
+        "group": equal(code[:, None], code[:, None]) & (code >= 0),
+        "duplicate": equal(x, x) | equal(y, y),
+    }
+    for mask in found.values():
+        np.fill_diagonal(mask, False)
     return found, ceiling
 
 
@@ -248,9 +257,9 @@ def mined_report(embeddings, similarity, ceiling, broken):
     """The whole of `MinedReport`."""
     S = dense(embeddings, similarity)
     near = [
-        (number, row, dense(replace(embeddings, y=matrix), similarity)[row, row])
+        (number, row, value)
         for number, matrix in enumerate(embeddings.negatives)
-        for row in range(len(S))
+        for row, value in enumerate(dense(replace(embeddings, y=matrix), similarity).diagonal())
         if embeddings.missing is None or not embeddings.missing[number, row]
     ]
     false = [one for one in near if one[2] >= ceiling[one[1]] - 1e-9]
@@ -290,9 +299,9 @@ def guard_report(
         found = []
         for side in (forth, S.T):
             for batch in batches:
-                for i in batch:
-                    met = [j for j in batch if not broken[i, j]]
-                    found.append(log_sum_exp(side[i, met] / temperature) - S[i, i] / temperature)
+                among = np.ix_(batch, batch)
+                met = np.where(broken[among], -np.inf, side[among] / temperature)
+                found += list(np.logaddexp.reduce(met, axis=1) - S[batch, batch] / temperature)
         return float(np.mean(found))
 
     orders = [
