@@ -65,13 +65,6 @@ def test_a_terminal_gets_bars_and_colours():
     assert "peak memory" in summary
 
 
-def test_a_bar_counts_the_kernels_of_a_first_run(tmp_path):
-    drawn = on_terminal("knn", "x.npy", "--single", "-b", "8", NUMBA_CACHE_DIR=str(tmp_path))
-    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", drawn)
-    assert "once for an installation: 10 to 30 seconds" in " ".join(text.split())
-    assert re.search(rf"compile {BAR}+ [1-9]\d*/\?", text)
-
-
 def test_facts_fit_a_narrow_terminal():
     """Values continue below themselves, so that names stay a column of their own."""
     drawn = on_terminal(*RANDOM, width=40, NO_COLOR="1")

@@ -16,6 +16,7 @@ import pytest
 
 import batchplan
 from batchplan.planners import PLANNERS
+from tests.cli.test_terminal import BAR, on_terminal
 
 ROWS, DIM = 150, 12
 RUN = """
@@ -138,14 +139,16 @@ def test_nothing_is_compiled_after_it(folder, data, forgets):
 
 
 def test_a_command_tells_when_it_compiles(folder, data, forgets):
+    """Once; on a terminal a bar counts the kernels."""
+
     def told(*more):
         forgets()
-        command = [sys.executable, "-m", "batchplan", "knn", *PAIRS, "-b", "10", "-f", *more]
-        environment = {**os.environ, "PYTHONPATH": str(folder)}
-        done = subprocess.run(command, env=environment, text=True, capture_output=True, check=True)
-        return done.stderr
+        drawn = on_terminal("knn", *PAIRS, "-b", "10", "-f", *more, PYTHONPATH=str(folder))
+        return " ".join(re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", drawn).split())
 
-    assert told().count("compiling kernels") == 1
+    text = told()
+    assert text.count("compiling kernels, once for an installation: 10 to 30 seconds") == 1
+    assert re.search(rf"compile {BAR}+ [1-9]\d*/\?", text)
     assert not told("-q")
 
 
@@ -180,15 +183,6 @@ def test_what_root_compiles_serves_users_without_a_home(data, programs):
             )
             return done.stderr
 
-        def kept():
-            return sorted(Path(name).rglob("planner.fill-*.nbc"))
-
         told(0)
-        assert kept()
+        assert list(Path(name).rglob("planner.fill-*.nbc"))
         assert told(65534) == ""
-        for path in kept():
-            path.unlink()
-        last = told(65534)
-        assert "compiling batchplan.planners.knn.planner.fill" in last
-        assert last.count("RuntimeWarning: compiled code is not kept") == 1
-        assert not kept()
