@@ -95,9 +95,8 @@ def test_tiles_and_threads_change_nothing(data, brute, use_threads, monkeypatch,
     brute.check(graph, embeddings, edges)
 
 
-@pytest.mark.parametrize("weights", [True, False])
 @pytest.mark.parametrize("name", ["integers", "duplicates", "identical", "hubs", "sorted_clusters"])
-def test_crowded_blocks(data, brute, screening, monkeypatch, name, weights):
+def test_crowded_blocks(data, brute, screening, monkeypatch, name):
     embeddings = data(name)
     crowded = []
     add = construction._add_crowded
@@ -106,7 +105,7 @@ def test_crowded_blocks(data, brute, screening, monkeypatch, name, weights):
     )
     monkeypatch.setattr(construction, "_TILE", (1024, 64))
     edges_only(monkeypatch)
-    for quantile in (0.5, 0.98):
+    for quantile, weights in ((0.5, True), (0.98, False)):
         edges = brute.count(embeddings, quantile)
         graph = build_graph(embeddings, edges, CPU, weights=weights)
         brute.check(graph, embeddings, edges)
@@ -125,9 +124,8 @@ def wrong_once(monkeypatch, wrong):
     return asked
 
 
-@pytest.mark.parametrize("weights", [True, False])
 @pytest.mark.parametrize("name", ["gaussian", "uniform", "related", "hubs", "integers"])
-@pytest.mark.parametrize("steps", [1, 100, 1000])
+@pytest.mark.parametrize(("steps", "weights"), [(1, True), (100, False), (1000, True)])
 def test_too_high_a_lower_end(data, brute, screening, monkeypatch, name, weights, steps):
     embeddings = data(name)
     edges = brute.count(embeddings, 0.95)

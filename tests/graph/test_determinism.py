@@ -8,20 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from batchplan.graph import build_graph, csr, ordering
+from batchplan.graph import csr, ordering
 from batchplan.planners import plan
-from batchplan.runtime import Runtime
-
-
-@pytest.mark.parametrize("weights", [True, False])
-@pytest.mark.parametrize("name", ["integers", "related", "hubs", "sorted_clusters"])
-def test_twice(data, brute, name, weights):
-    edges, runtime = brute.count(data(name), 0.95), Runtime(device="cpu")
-    one, other = (
-        brute.bytes(build_graph(data(name), edges, runtime, weights=weights)) for _ in range(2)
-    )
-    assert one == other
-
 
 SCRIPT = """
 import sys

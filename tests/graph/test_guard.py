@@ -1,5 +1,7 @@
 """Guards against all pairs looked at one by one, in ceilings, lists of neighbours and graphs."""
 
+from itertools import cycle, product
+
 import numpy as np
 import pytest
 import torch
@@ -86,6 +88,12 @@ LIMITS = [
 KINDS = ["whole", "cosine", "dot", "one"]
 every = pytest.mark.parametrize("kind", KINDS)
 limits = pytest.mark.parametrize("limit", LIMITS, ids=lambda limit: "-".join(limit) or "plain")
+
+
+def kinds_and_limits_with(name, *values):
+    """All of both, and in turns one of the values."""
+    cases = zip(product(KINDS, LIMITS), cycle(values), strict=False)
+    return pytest.mark.parametrize(("kind", "limit", name), [(*case, one) for case, one in cases])
 
 
 def made(kind, limit):
@@ -180,9 +188,7 @@ def check_lists(indices, values, S, allowed, k, exact):
         assert np.array_equal(indices, np.where(np.isinf(best), -1, order))
 
 
-@every
-@limits
-@pytest.mark.parametrize("k", [9, 149])
+@kinds_and_limits_with("k", 9, 149)
 def test_neighbours(monkeypatch, kind, limit, k):
     monkeypatch.setattr(neighbor_search, "TILE", 64)
     check_neighbours(kind, limit, k)
@@ -218,9 +224,7 @@ def test_candidates(kind, limit):
     check_lists(found.indices, found.similarities, S, allowed, 9, kind == "whole")
 
 
-@every
-@limits
-@pytest.mark.parametrize("device_code", [False, True])
+@kinds_and_limits_with("device_code", False, True)
 def test_edges(brute, monkeypatch, kind, limit, device_code):
     if device_code:
         monkeypatch.setattr(similarity_graph, "_allowed_cpu", similarity_graph._allowed_torch)

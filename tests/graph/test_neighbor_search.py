@@ -50,8 +50,7 @@ def check(embeddings, k, S, guard=None, similarity="cosine", below=None):
     assert np.array_equal(forward.similarities, found[0].similarities)
 
 
-@pytest.mark.parametrize("similarity", ["cosine", "dot"])
-@pytest.mark.parametrize("k", [1, 9, None])
+@pytest.mark.parametrize(("k", "similarity"), [(1, "dot"), (9, "cosine"), (None, "dot")])
 def test_all_data(embeddings, brute, screening, k, similarity):
     k = embeddings.num_rows - 1 if k is None else k
     check(embeddings, k, brute.similarities(embeddings, similarity), None, similarity)

@@ -16,22 +16,10 @@ def rows_of(kind, n, d, rng):
     return rng.standard_normal((n, d)).astype(kind)
 
 
-@pytest.mark.parametrize("kind", ["float16", "float32", "ties"])
-@pytest.mark.parametrize("paired", [True, False])
-@pytest.mark.parametrize(("n", "k"), [(2, 1), (50, 49), (300, 7), (300, 100)])
-def test_equals_brute_force(monkeypatch, kind, paired, n, k):
-    monkeypatch.setattr(neighbor_search, "TILE", 64)  # several tiles
-    check(kind, paired, n, k)
-
-
 @pytest.mark.parametrize("paired", [True, False])
 @pytest.mark.parametrize(("kind", "n", "k"), [("float16", 300, 7), ("ties", 50, 49)])
 @pytest.mark.usefixtures("device_code")
 def test_device_code_equals_brute_force(kind, paired, n, k):
-    check(kind, paired, n, k)
-
-
-def check(kind, paired, n, k):
     rng = np.random.default_rng(n)
     x = rows_of(kind, n, 16, rng)
     y = rows_of(kind, n, 16, rng) if paired else x
