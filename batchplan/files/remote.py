@@ -64,10 +64,6 @@ class RemotePath:
         return self._pure.name
 
     @property
-    def stem(self) -> str:
-        return self._pure.stem
-
-    @property
     def suffix(self) -> str:
         return self._pure.suffix
 
@@ -198,26 +194,7 @@ def located(name: str | os.PathLike[str]) -> ShardPath:
     """
     if (local := local_path(name)) is not None:
         return local
-    return _at(os.fspath(name))
-
-
-def files_at(url: str) -> list[RemotePath]:
-    """Return the files of a URL that names a file, a folder or a glob, in no order.
-
-    Raises:
-        InputError: no file system of pyarrow opens the URL, or there is nothing.
-    """
-    path = _at(url)
-    if path.is_dir():
-        return [file for file in path.iterdir() if file.is_file()]
-    if path.exists():
-        return [path]
-    if glob.has_magic(path.path):
-        return path.matches()
-    raise InputError(f"{path}: no such file or folder; check the URL")
-
-
-def _at(url: str) -> RemotePath:
+    url = os.fspath(name)
     return RemotePath(url, _file_system(url)[1]).now()
 
 
