@@ -15,7 +15,6 @@ FILES = {
     ): path
     for path in ROOT.rglob("*.py")
 }
-PACKAGES = {name for name, path in FILES.items() if path.name == "__init__.py"}
 
 
 @cache

@@ -4,11 +4,12 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from tests.cli.test_compare import children_of, runs
 
 pytestmark = pytest.mark.usefixtures("interruptible")
 COMMAND = [sys.executable, "-m", "batchplan"]
@@ -37,21 +38,6 @@ def test_control_c_while_a_module_loads(module, npy, snapshot):
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
     assert snapshot() == before
-
-
-def children_of(process):
-    found = []
-    for task in Path(f"/proc/{process.pid}/task").glob("*/children"):
-        with suppress(OSError):  # the thread has ended
-            found += task.read_text().split()
-    return found
-
-
-def runs(process):
-    """Whether a process is there and has not ended."""
-    with suppress(OSError):
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")

@@ -15,6 +15,7 @@ import torch
 
 from batchplan import InputError
 from batchplan.data import Embeddings, Shard, load_embeddings
+from tests.observing import Observer
 
 SAMPLE = Path(__file__).parents[2] / "sample_data"
 X = np.random.default_rng(0).standard_normal((12, 3)).astype(np.float32)
@@ -197,37 +198,19 @@ def test_zero_rows_matter_only_where_asked(tmp_path):
         Embeddings.from_arrays(X, bad).require_similarities("cosine")
 
 
-class Recorder:
-    def __init__(self):
-        self.stages: list[tuple[str, int | None]] = []
-        self.steps = 0
-
-    def start(self, stage, total):
-        self.stages.append((stage, total))
-
-    def advance(self, stage, steps):
-        self.steps += steps
-
-    def finish(self, stage, seconds):
-        self.stages.append((stage, None))
-
-    def note(self, name, value):
-        pass
-
-
 @pytest.mark.parametrize(
     ("given", "total"),
     # Mapped rows are passed once, decoded ones once more.
     [(("docstring", "code"), 4096), (("pairs.parquet",), 6144), (("docstring", "code/1.npy"), 0)],
 )
 def test_progress_reaches_its_total(given, total):
-    recorder = Recorder()
+    observer = Observer()
     paths = [SAMPLE / name for name in given]
     if total:
-        load_embeddings(*paths, observer=recorder)
-        assert recorder.stages == [("read", total), ("read", None)]
+        load_embeddings(*paths, observer=observer)
+        assert observer.begun == list(observer.seconds) == ["read"]
+        assert observer.done == observer.totals == {"read": total}
     else:
         with pytest.raises(InputError):
-            load_embeddings(*paths, observer=recorder)
-        assert recorder.stages == []
-    assert recorder.steps == total
+            load_embeddings(*paths, observer=observer)
+        assert observer.begun == []

@@ -18,8 +18,7 @@ from batchplan import InputError, ResourceError
 from batchplan.data import load_embeddings
 from batchplan.data.npy import FORMAT
 from batchplan.data.wanted import Wanted
-
-from .test_scratch import Notes
+from tests.observing import Observer
 
 GOOD = np.random.default_rng(0).standard_normal((10, 4)).astype(np.float32)
 
@@ -258,7 +257,7 @@ def test_an_overflow_of_float64_is_placed(path):
 def test_conversion_needs_memory_or_a_temporary_file(path):
     for order, notes in ((">f4", 1), ("<f4", 0)):  # the second is mapped
         np.save(path, np.arange(1000 * 300, dtype=order).reshape(1000, 300))
-        observer = Notes()
+        observer = Observer()
         loaded = load_embeddings(path, single=True, memory=1, observer=observer)
         assert len(observer.notes) == notes
         assert np.array_equal(loaded.x.rows(0, 1000), np.load(path))

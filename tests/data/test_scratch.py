@@ -15,6 +15,7 @@ from batchplan.errors import ResourceError
 from batchplan.files.scratch import scratch_array, scratch_folder
 from batchplan.planners import plan
 from batchplan.runtime import Runtime
+from tests.observing import Observer
 
 
 @pytest.fixture
@@ -32,26 +33,12 @@ def stored(tmp_path):
     }
 
 
-class Notes:
-    """An observer that keeps notes."""
-
-    def __init__(self):
-        self.notes = []
-
-    def start(self, stage, total): ...
-    def advance(self, stage, steps): ...
-    def finish(self, stage, seconds): ...
-
-    def note(self, name, value):
-        self.notes.append(f"{name}: {value}")
-
-
 @pytest.mark.parametrize(("kind", "left"), [("parquet", 150_000), ("npy", 70_000)])
 def test_the_same_rows_and_plan(kind, left, stored, tmp_path, monkeypatch):
     paths, pair = stored[kind]
     whole = load_embeddings(paths, pair)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    observer = Notes()
+    observer = Observer()
     with monkeypatch.context() as patched:
         patched.setattr(Runtime, "memory_left", lambda *_: left)
         mapped = load_embeddings(paths, pair, observer=observer)
@@ -83,6 +70,7 @@ KILLED = """
 import os, signal, sys
 import numpy as np
 from batchplan.files.scratch import scratch_array
+from tests.observing import Observer
 scratch_array((1000, 8), np.float32)[:] = 1
 print(os.listdir(sys.argv[1]), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)

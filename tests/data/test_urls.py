@@ -21,8 +21,8 @@ from batchplan.planners import plan
 from batchplan.plans.output import check_output
 from batchplan.runtime import Runtime
 from batchplan.text import without_secrets
-from tests.data.test_scratch import Notes
 from tests.data.writers import DTYPES, SIDES, WRITERS, arrow, column, parquet
+from tests.observing import Observer
 
 X, Y = np.random.default_rng(0).standard_normal((2, 120, 6)).astype(np.float32)
 PARTS = ("x2", "x10"), ("y2", "y10")
@@ -128,7 +128,7 @@ def test_labels_of_their_files_and_of_a_table(url, tmp_path):
 @pytest.mark.parametrize(("suffix", "left"), [(".npy", 9_000), (".parquet", 30_000)])
 def test_more_than_memory_holds_goes_to_temporary_files(suffix, left, url, tmp_path, monkeypatch):
     write_sides(tmp_path, suffix)
-    expected, observer = load_embeddings(tmp_path / "x", tmp_path / "y"), Notes()
+    expected, observer = load_embeddings(tmp_path / "x", tmp_path / "y"), Observer()
     monkeypatch.setattr(Runtime, "memory_left", lambda *_: left)
     same(load_embeddings(url("x"), url("y"), observer=observer), expected)
     assert [note[:23] for note in observer.notes] == ["temporary file: 5.8 KB "]
@@ -152,7 +152,7 @@ def test_another_process_opens_the_same(url, tmp_path):
 def test_written_to_while_it_is_read(suffix, url, tmp_path):
     WRITERS[suffix](tmp_path / f"x{suffix}", X)
     os.utime(tmp_path / f"x{suffix}", (10**9, 10**9))
-    observer = Notes()
+    observer = Observer()
     observer.start = lambda *_: WRITERS[suffix](tmp_path / f"x{suffix}", X[::-1].copy())
     with pytest.raises(InputError, match=rf"^mock://x{suffix}: was written to while it was in use"):
         load_embeddings(url(f"x{suffix}"), single=True, observer=observer)

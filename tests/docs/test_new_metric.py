@@ -13,6 +13,7 @@ import batchplan
 from batchplan.cli.app import app
 from batchplan.quality.metrics import METRICS, Metric
 from batchplan.report import write_report
+from tests.dense import unit_sides
 
 from .blocks import ROOT, add_module, blocks_under
 
@@ -37,8 +38,7 @@ def plan(tmp_path):
     embeddings = batchplan.load_embeddings(INPUT)
     made = batchplan.plan(embeddings, planner="random")
     made.save(tmp_path / "plan.npy")
-    x, y = (side.rows(0, len(side)).astype(np.float64) for side in (embeddings.x, embeddings.y))
-    x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
+    x, y = unit_sides(embeddings)
     beaten = []
     for batch in made.batches():
         similar = x[batch] @ y[batch].T

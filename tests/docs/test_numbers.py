@@ -10,6 +10,7 @@ import pytest
 from scipy.special import logsumexp
 
 import batchplan
+from tests.dense import similarities
 
 from .blocks import ROOT
 
@@ -26,9 +27,7 @@ def embeddings():
 
 @pytest.fixture(scope="module")
 def logits(embeddings):
-    sides = [side.rows(0, len(side)).astype(np.float64) for side in (embeddings.x, embeddings.y)]
-    x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in sides)
-    return x @ y.T / TEMPERATURE
+    return similarities(embeddings) / TEMPERATURE
 
 
 def loss(logits, rows, batch_size):

@@ -15,6 +15,7 @@ import pytest
 
 from batchplan import InputError, OutputError, load_embeddings
 from batchplan.embedding import EmbedOptions, embed
+from tests.observing import Observer
 
 ROWS = 53
 PARTIAL = Path("pairs.partial")
@@ -263,23 +264,11 @@ def test_finished_shards_are_kept_when_the_disk_is_full(data, monkeypatch):
 
 
 def test_progress_counts_the_texts_of_all_rows(data):
-    class Observer:
-        steps = 0
-
-        def start(self, stage, total):
-            self.total = total
-
-        def advance(self, stage, steps):
-            self.steps += steps
-
-        def finish(self, stage, seconds):
-            pass
-
     observer = Observer()
     with pytest.raises(KeyboardInterrupt):
         embed(Letters(50), data, "pairs", **options())
     embed(Letters(), data, "pairs", **options(), device="cpu", observer=observer)
-    assert observer.steps == observer.total == 2 * ROWS
+    assert observer.done["embed"] == observer.totals["embed"] == 2 * ROWS
 
 
 @pytest.mark.parametrize(

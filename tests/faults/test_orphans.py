@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.cli.test_compare import runs
+
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 
 
@@ -19,14 +21,6 @@ def descendants(process):
         for child in map(int, task.read_text().split()):
             found += [child, *descendants(child)]
     return found
-
-
-def runs(process):
-    """Whether a process has not ended; if it has, its parent may not have asked how."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 def test_no_process_outlives_the_one_that_started_it(tmp_path, monkeypatch):

@@ -9,28 +9,9 @@ from batchplan.data import Embeddings
 from batchplan.graph import build_graph, construction
 from batchplan.graph.threshold import Bracket
 from batchplan.runtime import Runtime
+from tests.observing import Observer
 
 CPU = Runtime(device="cpu")
-
-
-class Notes:
-    """An observer that keeps what it is told."""
-
-    def __init__(self):
-        self.notes = []
-        self.steps = {}
-
-    def start(self, stage, total):
-        self.steps[stage] = [0, total]
-
-    def advance(self, stage, steps):
-        self.steps[stage][0] += steps
-
-    def finish(self, stage, seconds):
-        pass
-
-    def note(self, name, value):
-        self.notes.append(name)
 
 
 def edges_only(monkeypatch, spare=None):
@@ -134,11 +115,12 @@ def test_too_high_a_lower_end(data, brute, screening, monkeypatch, name, weights
     above = np.unique(S[rows, columns])
     lower = float(above[min(steps, len(above) - 1)])
     asked = wrong_once(monkeypatch, Bracket(lower, np.inf))
-    observer = Notes()
+    observer = Observer()
     runtime = Runtime(device="cpu", observer=observer)
     graph = build_graph(embeddings, edges, runtime, weights=weights)
     assert asked == [1, 4]
-    assert observer.notes == ["retry"]
+    (note,) = observer.notes
+    assert note.startswith("retry: ")
     brute.check(graph, embeddings, edges)
 
 
@@ -170,11 +152,11 @@ def test_too_low_an_upper_end_in_some_rows_only(data, brute, screening, monkeypa
 
 
 def test_no_retry_where_the_guess_is_right(data):
-    observer = Notes()
+    observer = Observer()
     runtime = Runtime(device="cpu", observer=observer)
     build_graph(data("related"), 2050, runtime)
     assert observer.notes == []
-    assert observer.steps == {"prepare": [406, 406], "graph": [203, 203]}
+    assert observer.done == observer.totals == {"prepare": 406, "graph": 203}
 
 
 @pytest.mark.parametrize("rows", ["x", "xy"])

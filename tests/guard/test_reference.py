@@ -16,6 +16,7 @@ from batchplan.guard.options import GuardOptions
 from batchplan.planners import PLANNERS
 from batchplan.planners.common.options import TableOptions
 from batchplan.plans import Plan
+from tests.dense import unit
 
 N = 96
 GUARDED = [
@@ -60,9 +61,7 @@ def reference(tmp_path):
 
 def broken(arrays, plan, margin):
     """Pairs of a plan that these rows find too similar."""
-    x, y = (side.astype(np.float64) for side in (arrays[0], arrays[-1]))
-    x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
-    S = x @ y.T
+    S = unit(arrays[0]) @ unit(arrays[-1]).T
     own = np.diag(S)
     own = np.maximum(own, sorted(own)[(len(own) - 1) // 2])
     ceiling = own - margin * np.abs(own)
@@ -117,28 +116,6 @@ def test_one_equal_to_the_data_changes_nothing(tmp_path, monkeypatch, ways, pair
     ]
     assert np.array_equal(plans[0].rows, plans[1].rows)
     assert plans[0].metadata.metrics == plans[1].metadata.metrics
-
-
-def less_of_the_reference(data, arrays, plan, share, tau=0.05):
-    """The mean of log sum exp of (s - share r) / tau in the batches of a plan, without a guard."""
-    S, R = (
-        x @ y.T
-        for x, y in (
-            [side / np.linalg.norm(side, axis=1, keepdims=True) for side in both]
-            for both in (
-                [one.rows(0, N).astype(np.float64) for one in (data.x, data.y)],
-                [one.astype(np.float64) for one in arrays],
-            )
-        )
-    )
-    logits = (S - share * R) / tau
-    sums = [
-        np.log(np.exp(block).sum(axis=way)).sum()
-        for batch in plan.batches()
-        for block in [logits[np.ix_(batch, batch)]]
-        for way in (0, 1)
-    ]
-    return sum(sums) / (2 * N)
 
 
 def test_threads_do_not_matter(data, reference, use_threads):

@@ -32,8 +32,3 @@ def table():
             "nested": [{"kind": i % 2 == 0, "name": None if i % 3 else "n"} for i in range(ROWS)],
         }
     )
-
-
-def as_json(table):
-    """The rows as JSON has them."""
-    return table.to_pylist()

@@ -22,6 +22,7 @@ from batchplan.materialize.gathering import Ordered
 from batchplan.materialize.manifest import plan_of as digest_of
 from batchplan.materialize.options import FormatName
 from batchplan.materialize.reading import source
+from tests.observing import Observer
 
 from .conftest import ROWS, plan_of
 
@@ -166,17 +167,10 @@ def little_memory(monkeypatch):
 
 
 def test_runs_are_announced_and_removed(little_memory, parquet):
-    notes = []
-
-    class Observer:
-        def note(self, name, value):
-            notes.append((name, value))
-
-        start = advance = finish = lambda self, *_: None
-
-    done = materialize(plan_of(), parquet, "out", observer=Observer())
-    assert notes[0][0] == "cost"
-    assert "of temporary disk next to out" in notes[0][1]
+    observer = Observer()
+    done = materialize(plan_of(), parquet, "out", observer=observer)
+    assert observer.notes[0].startswith("cost: ")
+    assert "of temporary disk next to out" in observer.notes[0]
     assert done.temporary > 0
     assert sorted(os.listdir()) == ["data.parquet", "out"]
     assert sorted(os.listdir("out")) == ["_batchplan.json", "shard-000000.parquet"]

@@ -7,6 +7,7 @@ import batchplan
 from batchplan.planners.b3.options import B3Options
 from batchplan.planners.b3.planner import clusters_of, mutual_windows
 from batchplan.runtime import Runtime
+from tests.dense import unit
 
 from .conftest import batch_of_row
 
@@ -25,7 +26,7 @@ def test_links_go_both_ways_within_the_windows(make, skipped, taken, paired):
     data = batchplan.load_embeddings(
         *(side.astype(np.float32) for side in (x, y)[: 1 + paired]), single=not paired
     )
-    x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
+    x, y = unit(x), unit(y)
     inside = np.zeros((90, 90), bool)
     for row, similarities in enumerate(x @ y.T):
         order = [other for other in np.argsort(-similarities, kind="stable") if other != row]

@@ -8,6 +8,7 @@ import pytest
 import batchplan
 from batchplan import Candidates, InputError
 from batchplan.planners import PLANNERS
+from tests.dense import unit
 
 from .conftest import batch_of_row
 from .test_contract import AS_BATCHES, check
@@ -20,7 +21,7 @@ def mined(n=320, k=20, seed=0):
     rng = np.random.default_rng(seed)
     centres = rng.standard_normal((n // 8, 12))[rng.integers(n // 8, size=n)]
     x, y = (centres + 0.6 * rng.standard_normal((n, 12)) for _ in "xy")
-    x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
+    x, y = unit(x), unit(y)
     S = (x @ y.T).astype(np.float32)
     positive = np.diagonal(S).copy()
     np.fill_diagonal(S, -9)

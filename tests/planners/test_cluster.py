@@ -7,6 +7,7 @@ from batchplan import InputError, ResourceError, Runtime
 from batchplan.planners import plan, run_planner
 from batchplan.planners.cluster.options import ClusterOptions
 from batchplan.planners.cluster.planner import _assign
+from tests.dense import unit_sides
 
 
 def inertia(points, plan):
@@ -16,9 +17,7 @@ def inertia(points, plan):
 
 
 def points_of(embeddings):
-    n = embeddings.num_rows
-    x, y = (side.rows(0, n).astype(np.float64) for side in (embeddings.x, embeddings.y))
-    return sum(side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y)) / 2
+    return sum(unit_sides(embeddings)) / 2
 
 
 @pytest.mark.parametrize(("count", "size"), [(12, 8), (40, 5), (3, 30)])

@@ -14,6 +14,7 @@ from batchplan.data import Embeddings, load_embeddings
 from batchplan.data.rows import load_rows
 from batchplan.planners import plan
 from batchplan.runtime import Runtime
+from tests.observing import Observer
 
 SAMPLE = Path(__file__).parents[2] / "sample_data" / "pairs.parquet"
 CPU = torch.device("cpu")
@@ -124,16 +125,11 @@ def test_without_room_for_logits(make, monkeypatch, paired):
     if not paired:
         embeddings = Embeddings.from_arrays(embeddings.x.rows(0, 75))
 
-    class Observer:
-        start = advance = finish = lambda self, *given: None
-
-        def note(self, name, value):
-            notes.append(value)
-
-    notes = []
+    observer = Observer()
+    notes = observer.notes
 
     def planned():
-        return plan(embeddings, planner="bcs", batch_size=8, observer=Observer()).rows
+        return plan(embeddings, planner="bcs", batch_size=8, observer=observer).rows
 
     kept = planned()
     free = iter([1 << 40, 0])

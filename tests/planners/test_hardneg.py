@@ -9,14 +9,12 @@ import pytest
 
 from batchplan import InputError, Negatives, mine_negatives, plan
 from batchplan.planners import PLANNERS
+from tests.dense import similarities
 
 
 def ranks(embeddings):
     """Rows by their similarity to each row, itself left out."""
-    n = embeddings.num_rows
-    x, y = (side.rows(0, n).astype(np.float64) for side in (embeddings.x, embeddings.y))
-    x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
-    scores = x @ y.T
+    scores = similarities(embeddings)
     np.fill_diagonal(scores, -np.inf)
     return np.argsort(-scores, axis=1, kind="stable")[:, :-1]
 
@@ -38,9 +36,7 @@ def test_the_hardest_rows_that_a_guard_allows(make, margin):
     """Positive-aware mining: no negative is nearly as similar as either row's positive."""
     embeddings = make(90)
     table = mine_negatives(embeddings, planner="hardneg", per_row=4, device="cpu", **margin)
-    x, y = (side.rows(0, 90).astype(np.float64) for side in (embeddings.x, embeddings.y))
-    x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
-    S = x @ y.T
+    S = similarities(embeddings)
     own = np.diagonal(S)
     ceilings = np.full(90, margin.get("max_score", np.inf))
     if "relative_margin" in margin:

@@ -9,13 +9,11 @@ from batchplan.planners import plan
 from batchplan.planners.knn.options import KnnOptions
 from batchplan.planners.knn.planner import fill
 from batchplan.runtime import Runtime
+from tests.dense import similarities
 
 
 def similarities_of(embeddings):
-    x, y = (side.rows(0, embeddings.num_rows).astype(np.float64) for side in
-            (embeddings.x, embeddings.y))  # fmt: skip
-    x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
-    scores = x @ y.T
+    scores = similarities(embeddings)
     np.fill_diagonal(scores, -np.inf)
     return scores
 

@@ -18,6 +18,7 @@ from batchplan.planners.partition.options import PartitionOptions
 from batchplan.planners.partition.problem import make_problem
 from batchplan.plans import Plan
 from batchplan.runtime import Runtime
+from tests.observing import Observer
 
 
 @pytest.fixture
@@ -131,28 +132,11 @@ def test_how_much_memory_two_take(make, monkeypatch):
         assert together._two_fit(problem, Runtime()) is fits
 
 
-class Stages:
-    def __init__(self):
-        self.events, self.seconds = [], {}
-
-    def start(self, stage, total):
-        self.events.append(("start", stage, total))
-
-    def advance(self, stage, steps): ...
-
-    def finish(self, stage, seconds):
-        self.events.append(("finish", stage))
-        self.seconds[stage] = seconds
-
-    def note(self, name, value): ...
-
-
 def test_stages_begin_once_for_all(make):
-    stages = Stages()
+    stages = Observer()
     made(make(256), observer=stages)
-    names = [stage for kind, stage, *_ in stages.events if kind == "start"]
-    assert sorted(names) == sorted(stages.seconds) == sorted(set(names))
-    assert ("start", "neighbors", 256) in stages.events
+    assert sorted(stages.begun) == sorted(stages.seconds)
+    assert stages.totals["neighbors"] == 256
     assert all(seconds >= 0 for seconds in stages.seconds.values())
 
 

@@ -15,10 +15,11 @@ from batchplan.planners import PLANNERS, plan
 from batchplan.refinement import refine
 from batchplan.runtime import resident_memory
 
+from .test_contract import AS_BATCHES
+
 MANY, FEW = 1100, 330  # more rows than a tile has, and fewer
 # Planners that would take long with many rows: tests of their own cut these into more blocks.
 SLOW = ("partition", "gcbs", "bcs", "osgd")
-AS_BATCHES = {"hardneg": {"as_batches": True}, "scns": {"as_batches": True, "per_row": 1}}
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from batchplan.data import Embeddings
 from batchplan.planners import plan
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.runtime import Runtime
+from tests.dense import similarities
 
 DEAL = 8  # the stream of mega-batches
 
@@ -70,9 +71,7 @@ def test_threads_do_not_matter(use_threads, make, threads):
 def test_the_guard_counts_what_it_cannot_part(make):
     """Against the definitions in float64, with no pair that is nearly too similar."""
     embeddings = make(120)
-    x, y = (side.rows(0, 120).astype(np.float64) for side in (embeddings.x, embeddings.y))
-    x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
-    S = x @ y.T
+    S = similarities(embeddings)
     own = np.diag(S)
     ceilings = 0.3 * np.maximum(own, sorted(own)[(len(own) - 1) // 2])
     bad = np.maximum(S, S.T) >= np.minimum(ceilings[:, None], ceilings)
@@ -148,20 +147,6 @@ def test_batches_come_in_no_order_of_likeness(make):
     found, in_order = made(make(120)), made(make(120), batch_order="planned")
     assert sorted(map(sorted, batches(found))) == sorted(map(sorted, batches(in_order)))
     assert batches(found) != batches(in_order)
-
-
-def ranks_inside(one, embeddings):
-    """For each row and each other row of its batch: how many are nearer."""
-    x, y = (
-        side.rows(0, embeddings.num_rows).astype(np.float64)
-        for side in (embeddings.x, embeddings.y)
-    )
-    x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
-    S = x @ y.T
-    np.fill_diagonal(S, np.inf)
-    rank = np.argsort(np.argsort(-S, axis=1, kind="stable"), axis=1) - 1
-    found = [rank[np.ix_(batch, batch)] for batch in one.batches()]
-    return np.concatenate([one[~np.eye(len(one), dtype=bool)] for one in found])
 
 
 @pytest.mark.parametrize("tail", ["keep", "drop", "pad"])

@@ -15,6 +15,7 @@ from batchplan.cli.app import app
 from batchplan.planners import PLANNERS, plan
 from batchplan.planners.common.options import PassOptions
 from batchplan.plans import Plan
+from tests.dense import unit_sides
 
 SAMPLE = Path(__file__).parents[2] / "sample_data" / "pairs.parquet"
 REFINED = [name for name, one in PLANNERS.items() if issubclass(one.options, PassOptions)]
@@ -27,11 +28,7 @@ def planner(request):
 
 def loss(made, embeddings, tau=0.05):
     """The mean over rows and directions of log sum exp, in float64."""
-    x, y = (
-        side.rows(0, embeddings.num_rows).astype(np.float64)
-        for side in (embeddings.x, embeddings.y)
-    )
-    x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
+    x, y = unit_sides(embeddings)
     total = 0.0
     for batch in made.batches():
         logits = x[batch] @ y[batch].T / tau

@@ -9,20 +9,15 @@ from scipy.stats import chisquare
 from batchplan import InputError, mine_negatives, plan
 from batchplan.data import Embeddings
 from batchplan.planners.scns.options import ScnsOptions
+from tests.dense import similarities, unit_sides
 
 SEEDS = 900
 
 
-def unit(embeddings):
-    n = embeddings.num_rows
-    sides = (side.rows(0, n).astype(np.float64) for side in (embeddings.x, embeddings.y))
-    return [side / np.linalg.norm(side, axis=1, keepdims=True) for side in sides]
-
-
 def distribution(embeddings, k, temperature, forbidden):
     """(N, N): the softmax over the k most similar rows of each that are not forbidden."""
-    x, y = unit(embeddings)
-    scores = np.where(forbidden | np.eye(len(x), dtype=bool), -np.inf, x @ y.T)
+    never = forbidden | np.eye(len(forbidden), dtype=bool)
+    scores = np.where(never, -np.inf, similarities(embeddings))
     kept = np.sort(scores, axis=1)[:, -k][:, None]
     logits = np.where(scores >= kept, scores, -np.inf) / temperature
     share = np.exp(logits - logits.max(axis=1, keepdims=True))
@@ -107,7 +102,7 @@ def test_class_level(make, tmp_path):
     codes = np.array([0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 2])
     table = columns(tmp_path / "rows.parquet", label=pa.array(list("dbca"))
                     .take(pa.array(codes)))  # fmt: skip
-    x, y = unit(embeddings)
+    x, y = unit_sides(embeddings)
     vectors = np.stack([(x[codes == c].mean(0) + y[codes == c].mean(0)) / 2 for c in range(4)])
     classes = Embeddings.from_arrays(vectors.astype(np.float32))
     share = distribution(classes, 2, 0.3, np.zeros((4, 4), bool))[codes][:, codes]
@@ -133,8 +128,7 @@ def test_temperature_and_seed(make):
     embeddings = make(400)
     plain = make_table(embeddings)
     hard = make_table(embeddings, scns_temperature=1e-4)
-    x, y = unit(embeddings)
-    scores = x @ y.T - 9 * np.eye(400)
+    scores = similarities(embeddings) - 9 * np.eye(400)
     assert np.mean(hard.negatives[:, 0] == scores.argmax(axis=1)) > 0.98
     other = make_table(embeddings, seed=1)
     assert not np.array_equal(plain.negatives, other.negatives)

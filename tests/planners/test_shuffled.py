@@ -9,6 +9,7 @@ from batchplan import InputError
 from batchplan.data import Embeddings
 from batchplan.planners import plan
 from batchplan.planners.random import RandomOptions, ShuffledOptions
+from tests.dense import similarities
 
 
 def test_epochs(make):
@@ -81,8 +82,7 @@ def test_what_cannot_be_kept_apart_is_counted(make, tmp_path):
 
 def test_a_limit_parts_what_is_too_similar(make):
     embeddings = make(300)
-    x, y = (side.rows(0, 300).astype(np.float64) for side in (embeddings.x, embeddings.y))
-    scores = x @ y.T / np.outer(np.linalg.norm(x, axis=1), np.linalg.norm(y, axis=1))
+    scores = similarities(embeddings)
 
     def pairs(made):
         return sum(

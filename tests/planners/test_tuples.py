@@ -7,16 +7,13 @@ import batchplan
 from batchplan import InputError
 from batchplan.data import Embeddings
 from batchplan.planners import PLANNERS
+from tests.dense import unit
 
 from .conftest import batch_of_row
 from .test_contract import AS_BATCHES, check
 
 TAKES = [name for name, planner in PLANNERS.items() if planner.tuples]
 TAU = 0.05
-
-
-def unit(rows):
-    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
 
 
 def tuples(n=256, d=12, k=2, seed=0, ragged=False):

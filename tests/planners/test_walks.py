@@ -5,16 +5,11 @@ import pytest
 
 from batchplan.planners.rwr import walks
 from batchplan.planners.rwr.walks import PATIENCE, Walker, disjoint, independent
+from tests.graph.test_proximity import mix
 
 MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15
 KINDS = ("rwr", "rw", "bfs")
-
-
-def mix(word):
-    word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9 & MASK
-    word = (word ^ (word >> 27)) * 0x94D049BB133111EB & MASK
-    return word ^ (word >> 31)
 
 
 class Plain:

@@ -10,12 +10,13 @@ from batchplan.planners import PLANNERS, mine_negatives, plan
 from batchplan.plans import Batching, Plan
 from batchplan.training import PlanBatchSampler
 
+from .test_contract import AS_BATCHES
+
 TAILS = ("keep", "drop", "pad")
 
 N, SIZE = 59, 4  # no multiple of 4 rows times 2 or 3 devices, nor are the 15 batches of 2
 
 # As batches, since a table of negatives has no steps.
-AS_BATCHES = {"hardneg": {"as_batches": True}, "scns": {"as_batches": True, "per_row": 1}}
 
 
 @pytest.fixture(params=PLANNERS)

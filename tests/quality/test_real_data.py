@@ -10,6 +10,7 @@ import torch
 
 from batchplan.data import Embeddings, load_embeddings
 from batchplan.quality import evaluate
+from tests.observing import Observer
 
 SAMPLE = Path(__file__).parents[2] / "sample_data" / "pairs.parquet"
 
@@ -61,26 +62,13 @@ def test_the_same_on_a_gpu(helpers, sample):
 
 
 def test_progress_counts_up_to_its_totals(helpers, sample):
-    totals, done, finished = {}, {}, []
-
-    class Watcher:
-        def start(self, stage, total):
-            totals[stage], done[stage] = total, 0
-
-        def advance(self, stage, steps):
-            done[stage] += steps
-
-        def finish(self, stage, seconds):
-            finished.append(stage)
-
-        def note(self, name, value):
-            pass
-
-    evaluate(helpers.make_plan(sample, 64), sample, random_trials=2, observer=Watcher())
+    observer = Observer()
+    evaluate(helpers.make_plan(sample, 64), sample, random_trials=2, observer=observer)
+    totals, done = observer.totals, observer.done
     assert totals["evaluate"] == sample.num_rows
     assert done["evaluate"] == totals["evaluate"]
     assert done["random batches"] == totals["random batches"] == 2
-    assert {"evaluate", "random batches"} <= set(finished)
+    assert {"evaluate", "random batches"} <= observer.seconds.keys()
 
 
 def test_a_plan_of_neighbours_beats_random(helpers, sample):

@@ -10,11 +10,7 @@ from batchplan.graph.affinity import affinity_graph, neighbor_lists
 from batchplan.guard.guard import Guard
 from batchplan.refinement import make_objective
 from batchplan.runtime import Runtime
-
-
-def unit(rows):
-    rows = rows.astype(np.float64)
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+from tests.dense import unit
 
 
 @dataclass

@@ -16,6 +16,7 @@ from batchplan.refinement.blocks import (
     judge,
 )
 from batchplan.refinement.kernel import Search, climb, split_of
+from tests.dense import unit
 
 NO_MASK, NO_KINDS = np.empty((0, 0), np.uint8), np.empty(0, np.int64)
 FLOOR = 1e-3
@@ -25,8 +26,7 @@ def logits_of(m, tau, seed):
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((m, 4))
     y = x + 0.5 * rng.standard_normal((m, 4))
-    x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
-    return x @ y.T / tau
+    return unit(x) @ unit(y).T / tau
 
 
 def mask_of(m, seed, kinds=(SIMILAR, BROKEN), share=0.3):

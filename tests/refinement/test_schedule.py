@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from batchplan.graph.affinity import Affinity
 from batchplan.refinement.schedule import Visits, in_rounds, promising_pairs
+from tests.graph.test_parts import affinity_of
 
 
 @st.composite
@@ -115,12 +115,6 @@ def schedules(draw):
             for (a, b), when in visited.items() if a in place and b in place
         }  # fmt: skip
     return dense, rows, offsets, visited, changed, draw(st.integers(1, 6))
-
-
-def affinity_of(dense):
-    rows, columns = np.nonzero(dense)
-    indptr = np.append(0, np.cumsum((dense > 0).sum(axis=1)))
-    return Affinity(indptr, columns.astype(np.int32), dense[rows, columns].astype(np.float32))
 
 
 def visits_of(visited, changed):

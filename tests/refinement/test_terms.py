@@ -5,6 +5,7 @@ import pytest
 
 from batchplan.refinement.blocks import UNDERFLOW
 from batchplan.refinement.terms import fill_terms, similarities_of
+from tests.dense import unit
 
 NO_MASK = np.empty((0, 0), np.uint8)
 
@@ -20,8 +21,7 @@ def random_similarities(m, ways):
     rng = np.random.default_rng(m)
     x = rng.standard_normal((m, 6))
     y = x + rng.standard_normal((m, 6))
-    x, y = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (x, y))
-    pairs = x @ y.T
+    pairs = unit(x) @ unit(y).T
     return np.array([pairs + 0.1, pairs][2 - ways :], np.float32)
 
 

@@ -21,6 +21,7 @@ from batchplan.report import write_report
 from batchplan.report.palette import COLOURS
 from batchplan.report.tables import changed_options
 from tests.benchmarks.themed import DARK
+from tests.dense import unit_sides
 
 from .conftest import ROWS, SIZE
 
@@ -192,8 +193,7 @@ def test_the_verdict_comes_first(made, page):
 
 
 def test_pairs_of_the_hardest_batches(made, embeddings):
-    x, y = (np.asarray(one.rows(0, ROWS), np.float64) for one in (embeddings.x, embeddings.y))
-    unit = [one / np.linalg.norm(one, axis=1, keepdims=True) for one in (x, y)]
+    unit = unit_sides(embeddings)
     for one in made.contents.plans:
         batches = list(one.plan.batches())
         hardest = np.argsort(-one.batch_losses, kind="stable")[:4]
