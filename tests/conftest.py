@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.loaded import Programs, ready
+from tests.loaded import ROOT, Programs, ready
 
 settings.register_profile("default", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
@@ -65,6 +65,16 @@ def programs(request, tmp_path_factory):
         own = Programs(tmp_path_factory.mktemp("programs"))
         yield ready(own.folder)
         own.end()
+
+
+@pytest.fixture(scope="session")
+def some(tmp_path_factory):
+    """A third of the sample data."""
+    import pyarrow.parquet as pq
+
+    path = tmp_path_factory.mktemp("some") / "pairs.parquet"
+    pq.write_table(pq.read_table(ROOT / "sample_data" / "pairs.parquet").slice(0, 700), path)
+    return path
 
 
 @pytest.fixture

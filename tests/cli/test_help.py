@@ -39,7 +39,8 @@ def examples(name):
 @pytest.mark.parametrize(
     "name", ["", *(name for name in COMMANDS if name not in ("embed", "warmup"))]
 )
-def test_examples_run_as_they_stand(name, run, done, pairs, parquet):
+def test_examples_run_as_they_stand(name, run, done, pairs, parquet, monkeypatch):
+    monkeypatch.setattr("batchplan.comparison.settings.USUAL", ("shuffled", "gcbs"))
     lines = examples(name)
     assert lines
     Path("pairs.parquet").rename("embeddings.parquet")

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from batchplan.plans import Plan
 from tests.data.test_urls import url as readable  # noqa: F401
 from tests.every_option import COMMANDS, keys_in, lines, write_files
 
@@ -68,15 +69,18 @@ def test_the_traceback_of_a_bug_shows_no_keys():
     assert keys_in(KEYS, [ended.stderr]) == []
 
 
-@pytest.mark.parametrize("suffix", [".npy", ".parquet", ".npz", ".jsonl", ".txt"])
-def test_refined_plans_hold_no_keys(suffix, done, folder, readable):  # noqa: F811
+def test_refined_plans_hold_no_keys(done, folder, readable):  # noqa: F811
     write_files(folder)
-    table, plan = readable("pairs.parquet"), f"refined{suffix}"
+    table = readable("pairs.parquet")
     more = ["--label-table", table, *GROUPED, "--source-column", "group", "--verbose"]
-    result = done("refine", "plan.npy", readable("pairs.parquet"), *more, "-o", plan)
-    shown = done("inspect", plan, "--json").stdout
-    assert json.loads(shown)["options"]["label_table"] == "mock://host/pairs.parquet"
-    assert keys_in(("password", "secret"), [result.output, shown], folder) == []
+    result = done("refine", "plan.npy", readable("pairs.parquet"), *more, "-o", "refined.npy")
+    refined, shown = Plan.load("refined.npy"), []
+    for suffix in (".npy", ".parquet", ".npz", ".jsonl", ".txt"):
+        refined.save(f"again{suffix}")
+        shown.append(done("inspect", f"again{suffix}", "--json").stdout)
+        label_table = json.loads(shown[-1])["options"]["label_table"]
+        assert label_table == "mock://host/pairs.parquet"
+    assert keys_in(("password", "secret"), [result.output, *shown], folder) == []
 
 
 def test_plans_of_others_show_no_keys(done, folder):

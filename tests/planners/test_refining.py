@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import fields
-from pathlib import Path
+from itertools import cycle
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from batchplan.planners.common.options import PassOptions
 from batchplan.plans import Plan
 from tests.dense import unit_sides
 
-SAMPLE = Path(__file__).parents[2] / "sample_data" / "pairs.parquet"
+TAILS = ("keep", "drop", "pad")
 REFINED = [name for name, one in PLANNERS.items() if issubclass(one.options, PassOptions)]
 
 
@@ -51,7 +51,10 @@ def test_those_that_partition_refine():
         assert "refine" not in {field.name for field in fields(PLANNERS[name].options)}
 
 
-@pytest.mark.parametrize("tail", ["keep", "drop", "pad"])
+@pytest.mark.parametrize(
+    ("planner", "tail"),
+    [("partition", "drop"), ("partition", "pad"), *zip(REFINED, cycle(TAILS), strict=False)],
+)
 def test_the_loss_rises_by_what_it_says(planner, make, tail):
     embeddings = make(165)
     # Its tail is what comes after the refinement: other rows, whose loss differs.
@@ -108,19 +111,16 @@ def test_steps_of_several_devices_are_refined(planner, make):
         assert after.metadata.metrics["refine_gain"] > 0
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
+def test_refusals(planner, make):
+    for given, says in (
         ({"refine": -1}, "refine: got -1, expected a number of at least 0"),
         ({"refine": 1.5}, "refine: got 1.5, expected an integer"),
         ({"temperature": 0.0}, "temperature: got 0.0, expected a finite number"),
         ({"temperature": float("nan")}, "temperature: got nan, expected a finite number"),
-    ],
-)
-def test_refusals(planner, make, given, says):
-    with pytest.raises(InputError) as error:
-        made(planner, make(20), **given)
-    assert str(error.value).startswith(says)
+    ):
+        with pytest.raises(InputError) as error:
+            made(planner, make(20), **given)
+        assert str(error.value).startswith(says)
 
 
 def test_zero_rows_have_no_cosine(make):
@@ -146,9 +146,9 @@ def test_rows_of_no_source_are_a_source_of_their_own(make, tmp_path):
         assert sorted(map(str, names[one])) == sorted(map(str, names[other]))
 
 
-def test_command_line(tmp_path):
+def test_command_line(some, tmp_path):
     out = tmp_path / "plan.npy"
-    words = ["random", SAMPLE, "--refine", 2, "-o", out, "--json", "--device", "cpu"]
+    words = ["random", some, "--refine", 2, "-o", out, "--json", "--device", "cpu"]
     result = CliRunner().invoke(app, [str(word) for word in words])
     assert result.exit_code == 0, result.output
     summary = json.loads(result.stdout)

@@ -39,9 +39,9 @@ def shuffled(n, size, seed=0):
 
 
 @pytest.mark.parametrize("paired", [True, False])
-def test_estimates_are_within_four_standard_errors_of_20_000_rows(paired):
+def test_estimates_are_within_four_standard_errors_of_8_000_rows(paired):
     """Four: by Chebyshev's inequality alone, 1 in 16 could be outside; if normal, 1 in 16,000."""
-    embeddings = pairs(20_000, paired=paired)
+    embeddings = pairs(8000, paired=paired)
     own = plan(embeddings, planner="cluster", batch_size=64)
     options = {"random_trials": 2, "device": "cpu", "guard": False}
     exact = evaluate(own, embeddings, sample=0, **options).to_dict()
@@ -59,9 +59,9 @@ def test_estimates_are_within_four_standard_errors_of_20_000_rows(paired):
 
 
 def test_two_standard_errors_cover_the_exact_figures():
-    """Of 200 seeds, an interval of two standard errors covers in as many as a binomial with the
+    """Of 120 seeds, an interval of two standard errors covers in as many as a binomial with the
     normal distribution's 95.45% does, but for one chance in 10,000 for each figure."""
-    embeddings, seeds = pairs(600, d=8), 200
+    embeddings, seeds = pairs(600, d=8), 120
     own = plan(embeddings, planner="cluster", batch_size=20)
     names = sorted(ESTIMATED | GUARDED | {"guard.broken_share_random"})
     options = {"random_trials": 2, "relative_margin": 0.05, "device": "cpu"}
