@@ -49,26 +49,6 @@ class Observer(Protocol):
         """A fact about the run that is not in the plan, such as a retried pass."""
 
 
-class Stopwatch:
-    """An observer that only adds up the seconds of each stage.
-
-    Attributes:
-        seconds: by stage.
-    """
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    def start(self, stage: str, total: int | None) -> None: ...
-
-    def advance(self, stage: str, steps: int) -> None: ...
-
-    def note(self, name: str, value: object) -> None: ...
-
-    def finish(self, stage: str, seconds: float) -> None:
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
-
-
 @dataclass(frozen=True)
 class Runtime:
     """How a run computes. Only the seed changes the result.

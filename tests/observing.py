@@ -18,7 +18,7 @@ class Observer:
         self.done[stage] += steps
 
     def finish(self, stage, seconds):
-        self.seconds[stage] = seconds
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
 
     def note(self, name, value):
         self.notes.append(f"{name}: {value}")

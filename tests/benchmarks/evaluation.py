@@ -10,8 +10,9 @@ import torch
 import batchplan
 from batchplan.quality.metrics import texts
 from batchplan.quality.options import USUAL_SAMPLE
-from batchplan.runtime import Stopwatch, peak_memory
+from batchplan.runtime import peak_memory
 from tests.benchmarks.speed.data import real_like
+from tests.observing import Observer
 
 TILE = 1024
 
@@ -25,7 +26,7 @@ def measure(data: Path) -> dict[str, object]:
         plan = batchplan.plan(embeddings, planner="random")
         few = batchplan.Embeddings.from_arrays(*(side[:512] for side in sides))
         batchplan.evaluate(batchplan.plan(few, planner="random"), few)  # compiles
-        stages = Stopwatch()
+        stages = Observer()
         began = time.perf_counter()
         batchplan.evaluate(plan, embeddings, observer=stages)
         stages.seconds["total"] = time.perf_counter() - began
@@ -56,7 +57,7 @@ def _sampled(data: Path, rows: int) -> dict[str, object]:
     plan = batchplan.plan(embeddings, planner="random")
     few = batchplan.Embeddings.from_arrays(*(real_like(data, 512)))
     batchplan.evaluate(batchplan.plan(few, planner="random"), few, sample=128)  # compiles
-    stages = Stopwatch()
+    stages = Observer()
     began = time.perf_counter()
     found = batchplan.evaluate(plan, embeddings, sample=USUAL_SAMPLE, observer=stages)
     stages.seconds["total"] = time.perf_counter() - began

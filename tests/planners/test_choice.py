@@ -7,10 +7,11 @@ import batchplan
 from batchplan import InputError
 from batchplan.data import Embeddings
 from batchplan.planners.choice import choose, mega_batches
-from batchplan.runtime import CHOICE, WARNING, Runtime, Stopwatch
+from batchplan.runtime import CHOICE, WARNING, Runtime
+from tests.observing import Observer
 
 
-class Notes(Stopwatch):
+class Notes(Observer):
     """Keeps what it is told of choices."""
 
     def __init__(self):

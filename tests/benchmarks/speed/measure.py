@@ -24,9 +24,10 @@ from batchplan.graph import build_graph
 from batchplan.graph.affinity import neighbor_lists
 from batchplan.graph.screen import screening_dtype
 from batchplan.guard.guard import make_guard
-from batchplan.runtime import Runtime, Stopwatch
+from batchplan.runtime import Runtime
 from tests.benchmarks.products import products, seconds
 from tests.benchmarks.speed.data import real_like
+from tests.observing import Observer
 
 ROOT = Path(__file__).parents[3]
 ROWS, LARGE = 25_000, 50_000
@@ -75,12 +76,12 @@ def measure(data: Path) -> dict[str, object]:
     return figures | _commands()
 
 
-def steps(embeddings: batchplan.Embeddings) -> dict[str, Callable[[Stopwatch], Any]]:
+def steps(embeddings: batchplan.Embeddings) -> dict[str, Callable[[Observer], Any]]:
     """What can be timed, on some pairs."""
     guard = make_guard(embeddings, Runtime(), relative_margin=0.1)
     plan = batchplan.plan(embeddings, planner="random", batch_size=BATCH)
 
-    def neighbors(watch: Stopwatch, guard: Any = None) -> None:
+    def neighbors(watch: Observer, guard: Any = None) -> None:
         runtime = Runtime("cpu", observer=watch)
         neighbor_lists(embeddings, NEIGHBORS, runtime, similarity="cosine", guard=guard)
 
@@ -113,11 +114,11 @@ def measure_steps(data: Path, rows: int, table: list[Row]) -> dict[str, str]:
     figures: dict[str, str] = {}
     for step in dict.fromkeys(row.step for row in table):
         if step != "graph":  # which needs more rows than edges a row, and little to compile
-            few[step](Stopwatch())  # compiles
+            few[step](Observer())  # compiles
         rounds = []
         for _ in range(ROUNDS):
             product = seconds(lambda: products(*sides))
-            watch, began, used = Stopwatch(), time.perf_counter(), _processor_seconds()
+            watch, began, used = Observer(), time.perf_counter(), _processor_seconds()
             work[step](watch)
             watch.seconds["total"] = time.perf_counter() - began
             rounds.append((product, watch.seconds, _processor_seconds() - used))
