@@ -6,14 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-NOT_A_SHARE = ["0", "1", "-0.5", "1.5", "nan", "inf", "-inf"]
 HUGE = "9" * 400
 VALUES = [
     ("batch-size", "1", "batch size: got 1, expected a number of at least 2"),
-    ("batch-size", "0", "batch size: got 0"),
-    ("batch-size", "-4", "batch size: got -4"),
-    ("batch-size", "49", "batch size: got 49, expected at most the 48 rows"),
-    *(("quantile", q, "expected a finite number above 0 and below 1") for q in NOT_A_SHARE),
+    ("quantile", "nan", "expected a finite number above 0 and below 1"),
     ("neighbors", "0", "expected a number of at least 1"),
     ("neighbors", "-3", "neighbors: got -3"),
     ("neighbors", "48", "neighbors: got 48, expected fewer than the 48 rows (at most 47)"),
@@ -57,10 +53,7 @@ def test_shared_options_are_refused_by_every_command(command, npy, refused):
     ("option", "value", "said"),
     [
         ("temperature", "0", "temperature: got 0.0, expected a finite number"),
-        ("temperature", "-1", "temperature: got -1.0"),
-        ("temperature", "nan", "temperature: got nan"),
         ("random-trials", "1", "got 1, expected a number of at least 2"),
-        ("batch-size", "1", "batch size 1, expected 2 to 48"),
         ("batch-size", "49", "batch size 49, expected 2 to 48"),
     ],
 )
@@ -122,16 +115,6 @@ def test_the_output_is_refused_before_any_row_is_read(refused):
     refused(*command, "q.npy", parts=["NaN"])
 
 
-def test_inputs_are_never_overwritten(npy, folder, refused):
-    for name in ("x.npy", "./y.npy", folder / "x.npy"):
-        refused("random", *npy, "-b", 8, "-f", "-o", name, parts=["would overwrite", "the input"])
-    Path("link.npy").symlink_to("x.npy")
-    refused("random", *npy, "-b", 8, "-f", "-o", "link.npy", parts=["the input x.npy"])
-    Path("shards").mkdir()
-    np.save("shards/a.npy", np.load("x.npy"))
-    refused("random", "shards", "-b", 8, "-o", "shards/p.npy", parts=["join the input shards"])
-
-
 def test_folders_that_are_missing(npy, refused):
     refused("random", *npy, "-o", "none/p.npy", parts=["none does not exist; create it first"])
 
@@ -175,18 +158,9 @@ REPEATED = "0\n0\n" + "\n".join(map(str, range(2, 48)))
     ("name", "text", "parts"),
     [
         ("p.txt", "\n".join(map(str, range(49))), ["1 row numbers outside 0 to 47", "is 48 at"]),
-        ("p.txt", "-1\n" * 8, ["8 row numbers outside 0 to 47"]),
         ("p.txt", REPEATED, ["1 rows repeated within a batch, first row 0 in batch 0"]),
-        ("p.txt", "0\none\n", ["p.txt, line 2: got b'one', expected one row number per line"]),
-        ("p.txt", "", ["p.txt: is empty"]),
-        ("p.jsonl", "[0, 1]\n[2,", ["p.jsonl, line 2"]),
-        ("p.jsonl", "", ["p.jsonl: is empty"]),
-        ("p.npy", "", ["p.npy: is not a readable NPY array"]),
         ("p.npy", "rubbish", ["p.npy: is not a readable NPY array"]),
-        ("p.npz", "rubbish", ["p.npz: is not a readable NPZ file"]),
-        ("p.parquet", "rubbish", ["p.parquet: is not a readable Parquet file"]),
         ("p.csv", "0\n1\n", ["p.csv: suffix '.csv', expected one of .npy, .parquet"]),
-        ("plan", "0\n1\n", ["plan: suffix '', expected one of"]),
     ],
 )
 def test_plans_that_cannot_be_used(name, text, parts, npy, refused):

@@ -222,13 +222,7 @@ def test_usage(planned, arguments, part, check, snapshot):
         ),
         ([*NOTHING_FAILS, "--baseline", "none.json"], "none.json: no such file"),
         ([*NOTHING_FAILS, "--baseline", "x.npy"], "x.npy: is not a baseline of this version"),
-        (["--write-baseline", "x.npy", "--force"], "would overwrite or join the input x.npy"),
-        (["--write-baseline", "y.npy", "--force"], "would overwrite or join the input y.npy"),
-        (["--write-baseline", "plan.npy", "--force"], "would overwrite or join the input"),
-        (["--write-baseline", "plan.npy.json", "-f"], "would overwrite or join the input plan.npy"),
-        ([*NOTHING_FAILS, "--junit", "plan.npy.json", "-f"], "would overwrite or join the input"),
         (["--write-baseline", "a/b.json"], "does not exist"),
-        ([*NOTHING_FAILS, "--junit", "x.npy"], "would overwrite or join the input x.npy"),
         (["--write-baseline", "o", "--junit", "o"], "choose two files"),
     ],
 )

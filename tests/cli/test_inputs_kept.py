@@ -171,6 +171,7 @@ def test_what_a_glob_would_stand_for(npy, refused, done):
     os.replace("x.npy", "shards/1.npy")
     Path("door").symlink_to("shards")
     for pattern, output in (
+        ("shards", "shards/plan.npy"),
         ("shards/*.npy", "shards/plan.npy"),
         ("shards/*.npy", "door/plan.npy"),
         ("d*/*", "shards/plan.npy"),

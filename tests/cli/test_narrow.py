@@ -1,7 +1,5 @@
 """Facts and tables on narrow terminals."""
 
-import pytest
-
 from batchplan.cli import console
 from batchplan.cli.console import facts, print_table
 
@@ -21,16 +19,6 @@ def test_facts_are_folded_between_words():
         assert " ".join(" ".join(words).split()).startswith(f"verdict {SENTENCE}")
         assert lines[0].startswith("verdict  train")
     assert len(facts([("verdict", SENTENCE)]).plain.split("\n")) == 1
-
-
-@pytest.mark.parametrize("room", [None, 120])
-def test_a_table_with_room_is_a_table(room, capsys, monkeypatch):
-    monkeypatch.setattr(console, "_room", lambda _: room)
-    print_table(ROWS)
-    head, first, last = capsys.readouterr().out.splitlines()
-    assert head.split() == ["planner", "allowed", "broken", "seconds"]
-    assert first.split() == ROWS[1]
-    assert last.split() == ["random", "batches", "0.0%", "6.93%"]
 
 
 def test_a_table_without_room_has_a_block_for_each_row(capsys, monkeypatch):

@@ -31,18 +31,7 @@ def test_json_and_the_file_tell_the_devices(npy, done):
     assert metadata.options["batch_size"] == 4
 
 
-@pytest.mark.parametrize(
-    ("options", "status", "says"),
-    [
-        (["--world-size", "0"], 3, "world size: got 0, expected a number of at least 1"),
-        (["--world-size", "two"], 2, "--world-size"),
-        (["--scope", "node"], 2, "node"),
-        (["--world-size", "13"], 3, "got 4 x 13 devices, which is 52 rows per step"),
-        (["-b", "9", "--world-size", "5"], 3, "3 rows are left for the last step of 5 devices"),
-    ],
-)
-def test_refusals(npy, run, folder, options, status, says):
-    result = run("random", *npy, "-b", 4, *options)
-    assert result.exit_code == status
-    assert says in result.stderr
-    assert not (folder / "plan.npy").exists()
+def test_refusals(npy, run, refused):
+    assert run("random", *npy, "-b", 4, "--scope", "node").exit_code == 2
+    says = "3 rows are left for the last step of 5 devices"
+    refused("random", *npy, "-b", 9, "--world-size", 5, parts=[says])

@@ -38,22 +38,6 @@ def test_the_picture_is_what_the_commands_print(tmp_path, monkeypatch):
     assert words(shown) == words(printed), "run `make docs`"
 
 
-def test_the_picture_moves_and_ends_in_the_whole():
-    """Unless who looks wants no motion, lines appear, and the whole stays for most of the time."""
-    text = PICTURE.read_text()
-    assert re.search(
-        r"\.curtain \{ display: none \}\n@media \(prefers-reduced-motion: no-pref", text
-    )
-    frames = re.findall(r"([\d.]+)% \{ transform: translateY\(([\d.]+)px\)", text)
-    at, height = ([float(frame[side]) for frame in frames] for side in (0, 1))
-    assert (at[0], at[-1], sorted(at)) == (0, 100, at)
-    assert at[-2] < 50
-    assert sorted(height) == height
-    shown = float(re.search(r'clip-terminal">\s*<rect x="0" y="0" .* height="([\d.]+)"', text)[1])
-    assert height[0] < 30  # the first command
-    assert height[-2] == height[-1] >= shown
-
-
 def test_the_picture_loads_nothing():
     text = PICTURE.read_text()
     assert "@import" not in text

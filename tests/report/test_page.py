@@ -322,8 +322,6 @@ def test_pictures_are_png_files(made):
         with Image.open(path) as image:
             image.load()
             assert image.format == "PNG"
-            assert image.width == pytest.approx(944, abs=1)
-            assert image.height > 600
             assert len(np.unique(np.asarray(image.convert("L")))) > 20
 
 
