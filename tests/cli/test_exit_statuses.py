@@ -139,15 +139,13 @@ def test_a_full_disk_keeps_the_old_file(name, npy, snapshot):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "unbuffered"),
     [
-        ["random", "x.npy", "--single", "-q", "-b", "8", "-o", "-"],
-        ["random", "x.npy", "--single", "-b", "8", "--json"],
-        ["inspect", "p.txt", "-b", "8"],
+        (["random", "x.npy", "--single", "-q", "-b", "8", "-o", "-"], ""),
+        (["random", "x.npy", "--single", "-b", "8", "--json"], "1"),
+        (["inspect", "p.txt", "-b", "8"], ""),
     ],
-    ids=" ".join,
 )
-@pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_standard_output_that_takes_nothing(arguments, unbuffered, npy):
     Path("p.txt").write_text("\n".join(map(str, range(48))))
     environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
@@ -162,11 +160,12 @@ def test_a_standard_output_that_takes_nothing(arguments, unbuffered, npy):
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [["random", "x.npy", "--single", "-q", "-b", "8", "-o", "-"], ["inspect", "p.txt", "-b", "8"]],
-    ids=" ".join,
+    ("arguments", "unbuffered"),
+    [
+        (["random", "x.npy", "--single", "-q", "-b", "8", "-o", "-"], ""),
+        (["inspect", "p.txt", "-b", "8"], "1"),
+    ],
 )
-@pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_reader_that_has_seen_enough_is_no_failure(arguments, unbuffered, npy):
     Path("p.txt").write_text("\n".join(map(str, range(48))))
     environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
@@ -179,23 +178,13 @@ def test_a_reader_that_has_seen_enough_is_no_failure(arguments, unbuffered, npy)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_verdict_that_nobody_reads_stands(unbuffered, npy, done):
+def test_a_verdict_that_nobody_reads_stands(npy, done):
     done("random", "x.npy", "--single", "-q", "-b", 8, "-o", "r.npy")
-    arguments = [
-        *COMMAND,
-        "check",
-        "r.npy",
-        "x.npy",
-        "--single",
-        "--fail-under",
-        "loss_train=99",
-        "-q",
-    ]
-    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    words = ["check", "r.npy", "x.npy", "--single", "--fail-under", "loss_train=99", "-q"]
+    environment = os.environ | {"PYTHONUNBUFFERED": "1"}
     reading, writing = os.pipe()
     os.close(reading)
-    ran = subprocess.run(arguments, stdout=writing, stderr=-1, text=True, env=environment)
+    ran = subprocess.run([*COMMAND, *words], stdout=writing, stderr=-1, text=True, env=environment)
     os.close(writing)
     assert (ran.returncode, ran.stderr) == (1, "")
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import socket
 import sys
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from batchplan.cli.app import app
 
-DATA = str(Path(__file__).parents[2] / "sample_data" / "pairs.parquet")
 _EVENTS = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto")
 _SEEN: list[tuple[str, object]] | None = None
 
@@ -39,16 +37,16 @@ def test_a_connection_is_seen(connections):
     assert connections == [("socket.connect", ("127.0.0.1", 1))]
 
 
-def test_commands_connect_to_nothing(connections, tmp_path):
-    plan = str(tmp_path / "plan.npy")
+def test_commands_connect_to_nothing(connections, some, tmp_path):
+    data, plan = str(some), str(tmp_path / "plan.npy")
     for command in (
-        ["plan", DATA, "-o", plan],
-        ["evaluate", plan, DATA],
-        ["check", plan, DATA, "--fail-under", "gap_reduction=0"],
-        ["inspect", DATA],
-        ["report", plan, DATA, "-o", str(tmp_path / "report.html")],
-        ["refine", plan, DATA, "-o", str(tmp_path / "refined.npy")],
-        ["materialize", plan, DATA, "-o", str(tmp_path / "data.parquet")],
+        ["plan", data, "-o", plan],
+        ["evaluate", plan, data],
+        ["check", plan, data, "--fail-under", "gap_reduction=0"],
+        ["inspect", data],
+        ["report", plan, data, "-o", str(tmp_path / "report.html")],
+        ["refine", plan, data, "-o", str(tmp_path / "refined.npy")],
+        ["materialize", plan, data, "-o", str(tmp_path / "data.parquet")],
     ):
         result = CliRunner().invoke(app, command)
         assert result.exit_code == 0, result.output

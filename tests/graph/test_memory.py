@@ -85,9 +85,9 @@ def data(n):
     return Embeddings.from_arrays(np.random.default_rng(0).random((n, 32), dtype=np.float32))
 
 plan(data(300), planner="gcbs", device="cpu", neighbors=20)  # compile first
-embeddings = data(6000)
+embeddings = data(4000)
 memory = resident_memory() + (256 << 20) + (200 << 20)
-fits = (200 << 20) // (6000 * _BYTES["cpu"].united)
+fits = (200 << 20) // (4000 * _BYTES["cpu"].united)
 try:
     plan(embeddings, planner="gcbs", device="cpu", neighbors=fits + 50, memory=memory)
     raise SystemExit("it fits")

@@ -68,15 +68,6 @@ def test_balancing_is_greedy():
     assert batch.tolist() == expected.tolist()
 
 
-def test_threads_do_not_matter(use_threads, make):
-    embeddings = make(300)
-    one = plan(embeddings, planner="cluster", batch_size=8, device="cpu")
-    use_threads(3)
-    assert np.array_equal(
-        one.rows, plan(embeddings, planner="cluster", batch_size=8, device="cpu").rows
-    )
-
-
 def test_refusals(make):
     with pytest.raises(InputError, match="iterations: got -1, expected a number of at least 0"):
         ClusterOptions(iterations=-1)

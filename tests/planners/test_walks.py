@@ -10,6 +10,7 @@ from tests.graph.test_proximity import mix
 MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15
 KINDS = ("rwr", "rw", "bfs")
+WAYS = [("rwr", 0.3), ("rwr", 1.0), ("rw", 0.0), ("bfs", 0.0)]
 
 
 class Plain:
@@ -95,8 +96,7 @@ def sample(walker, batch_size, num_batches):
     return independent(walker, batch_size, num_batches, lambda _: None)
 
 
-@pytest.mark.parametrize("walk", KINDS)
-@pytest.mark.parametrize("restart", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize(("walk", "restart"), WAYS)
 @pytest.mark.parametrize(("n", "k", "size"), [(60, 4, 7), (50, 1, 8), (40, 39, 16)])
 @pytest.mark.parametrize("short", [False, True])
 def test_batches_of_plain_python(walk, restart, n, k, size, short):
@@ -145,8 +145,7 @@ def unreachable(n):
 
 
 @pytest.mark.parametrize("make", [star, chain, two_cliques, pairs, unreachable])
-@pytest.mark.parametrize("walk", KINDS)
-@pytest.mark.parametrize("restart", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize(("walk", "restart"), WAYS)
 def test_awkward_graphs_end_in_a_partition(make, walk, restart):
     walker = make_walker(make(62), walk, restart)
     for size in (2, 9, 62):

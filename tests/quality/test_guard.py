@@ -1,6 +1,7 @@
 """The guard against false negatives, against its definition."""
 
 import json
+from itertools import cycle, product
 
 import numpy as np
 import pytest
@@ -42,9 +43,14 @@ def check(helpers, plan, embeddings, *, tolerance=2e-5, **options):
     return found
 
 
-@pytest.mark.parametrize("guard", GUARDS, ids=str)
-@pytest.mark.parametrize("similarity", ["cosine", "dot"])
-@pytest.mark.parametrize("paired", [True, False])
+def guards_and_similarities_with(name):
+    """All of both, with or without the third, so that any two meet."""
+    cases = zip(product(GUARDS, ("cosine", "dot")), cycle((True, False, False, True)), strict=False)
+    cases = [(*case, one) for case, one in cases]
+    return pytest.mark.parametrize(("guard", "similarity", name), cases)
+
+
+@guards_and_similarities_with("paired")
 def test_guards(helpers, guard, similarity, paired):
     embeddings = helpers.clustered(45, paired=paired, copies=4)
     temperature = 0.05 if similarity == "cosine" else 2.0
@@ -55,9 +61,7 @@ def test_guards(helpers, guard, similarity, paired):
     assert found.guard.broken_share_random > 0
 
 
-@pytest.mark.parametrize("guard", GUARDS, ids=str)
-@pytest.mark.parametrize("similarity", ["cosine", "dot"])
-@pytest.mark.parametrize("ragged", [True, False])
+@guards_and_similarities_with("ragged")
 def test_mined_negatives(helpers, guard, similarity, ragged):
     """Those of one row may be positives of another, or of their own."""
     embeddings = helpers.clustered(45, copies=4, mined=2, ragged=ragged)
