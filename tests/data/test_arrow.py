@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.feather
 import pytest
 
-from batchplan import InputError
 from batchplan.data import load_embeddings, load_labels
 
+from .test_npy import refuse
 from .writers import arrow, column
 
 ROWS = np.random.default_rng(0).standard_normal((20, 4)).astype(np.float32)
@@ -34,14 +34,6 @@ def saved(tmp_path):
     write()
     (folder / "dataset_info.json").write_text("{}")
     return write
-
-
-def refuse(path, *parts):
-    with pytest.raises(InputError) as error:
-        load_embeddings(path)
-    assert "\n" not in str(error.value)
-    for part in (str(path), *parts):
-        assert part in str(error.value)
 
 
 def test_a_saved_data_set_has_the_files_that_it_names(saved):

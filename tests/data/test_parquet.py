@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from batchplan import InputError, ResourceError
 from batchplan.data import load_embeddings, tables
 
+from .test_npy import refuse
+
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((20, 4)).astype(np.float32)
 Y = RNG.standard_normal((20, 4)).astype(np.float32)
@@ -46,15 +48,6 @@ def path(tmp_path):
 def write(path, row_group_size=7, **columns):
     pq.write_table(pa.table(columns), path, row_group_size=row_group_size)
     return path
-
-
-def refuse(path, *parts: str, pair=None, **options) -> None:
-    with pytest.raises(InputError) as error:
-        load_embeddings(path, pair, **options)
-    message = str(error.value)
-    assert "\n" not in message
-    for part in (str(path), *parts):
-        assert part in message, message
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -16,6 +16,7 @@ from batchplan.data import load_embeddings
 from batchplan.data.safetensors import FORMAT
 from batchplan.data.wanted import Wanted
 
+from .test_npy import refuse
 from .writers import bits, safetensors
 
 X = np.random.default_rng(0).standard_normal((20, 4)).astype(np.float32)
@@ -25,14 +26,6 @@ Y = X[:, ::-1].copy()
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "a.safetensors"
-
-
-def refuse(path, *parts, **options):
-    with pytest.raises(InputError) as error:
-        load_embeddings(path, **options)
-    assert "\n" not in str(error.value)
-    for part in (str(path), *parts):
-        assert part in str(error.value), str(error.value)
 
 
 def with_header(path, header, data=b""):
