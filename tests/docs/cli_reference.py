@@ -12,7 +12,6 @@ from typing import Any
 
 import typer
 from typer.main import get_command
-from typer.testing import CliRunner
 
 from batchplan.cli.app import app
 from batchplan.cli.options import Labelling
@@ -134,14 +133,6 @@ def _application() -> Any:
 def command_names() -> list[str]:
     """The commands, in the order of ``batchplan --help``."""
     return list(_application().commands)
-
-
-def help_of(*arguments: str) -> str:
-    """What ``batchplan ARGUMENTS --help`` prints on a terminal 80 columns wide."""
-    runner = CliRunner(env={"COLUMNS": "80"})
-    result = runner.invoke(app, [*arguments, "--help"], prog_name="batchplan")
-    assert result.exit_code == 0, result.output
-    return "\n".join(line.rstrip() for line in result.stdout.strip("\n").splitlines())
 
 
 def _context(name: str) -> Any:

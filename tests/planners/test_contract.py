@@ -100,7 +100,7 @@ def test_tails(planner, make):
     assert not pad.metadata.partitions_rows
 
 
-@pytest.mark.parametrize(("planner", "tail"), zip(PLANNERS, cycle(TAILS), strict=False))
+@pytest.mark.parametrize(("planner", "tail"), list(zip(PLANNERS, cycle(TAILS), strict=False)))
 def test_shuffled_batches_keep_their_rows(planner, make, tail, tmp_path):
     embeddings = make(165)
     planned, shuffled, other = (
