@@ -94,7 +94,7 @@ def train(folder, model_folder, resume=False, **options):
         (2, {"planner": "hardneg", "as_batches": True}),
         (2, {"planner": "partition"}),
         (2, {"loss": "CachedMultipleNegativesRankingLoss"}),
-        (1, {"planner": "rwr", "num_batches": 6, "candidate_rows": 20, "neighbors": 5}),
+        (1, {"planner": "rwr", "coverage": "independent", "candidate_rows": 20, "neighbors": 5}),
         (2, {"arguments": {"dataloader_num_workers": 2, "gradient_accumulation_steps": 2}}),
         (2, {"gather": True, "tail": "pad"}),
         (2, {"loss": "CachedMultipleNegativesRankingLoss", "gather": True, "tail": "drop"}),
