@@ -8,6 +8,7 @@ from scipy.stats import chisquare
 
 from batchplan import InputError, mine_negatives, plan
 from batchplan.data import Embeddings
+from batchplan.planners.scns.classes import _pick
 from batchplan.planners.scns.options import ScnsOptions
 from tests.dense import similarities, unit_sides
 
@@ -111,6 +112,15 @@ def test_class_level(make, tmp_path):
                 "scns_temperature": 0.3, "per_row": 2}  # fmt: skip
     tables = [make_table(embeddings, seed=seed, **options) for seed in range(SEEDS)]
     check_frequencies(np.stack([one.negatives[:, 0] for one in tables]), share)
+
+
+def test_what_is_drawn_when_a_class_has_no_row_left():
+    """The other classes keep their shares of what is left."""
+    generator, weights = np.random.default_rng(0), np.array([0.0, 0.1, 0.3])
+    drawn = np.bincount([_pick(weights, generator) for _ in range(3000)], minlength=3)
+    assert drawn[0] == 0
+    assert chisquare(drawn[1:], [750, 2250]).pvalue > 1e-3
+    assert _pick(np.zeros(3), generator) == -1
 
 
 def test_all_rows_of_few_classes(make, tmp_path):
