@@ -40,7 +40,7 @@ def find_shards(inputs: PathLike | Sequence[PathLike], side: str) -> list[ShardP
                 f"{side}: got {type(item).__name__}, expected paths, or one array per side"
             )
     shards = find_files(items, side, suffixes(), _kind_of, located)
-    format_of(shards[0])
+    format_of(shards[0])  # refuses a suffix that cannot be read
     return shards
 
 

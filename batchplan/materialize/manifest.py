@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from batchplan.errors import InputError
-from batchplan.files.documents import parse_json
-from batchplan.files.reading import read_regular
 from batchplan.materialize.options import FormatName, Layout
 from batchplan.options import Scope
 
 NAME = "_batchplan.json"  # readers of folders skip names that begin with _
-_MOST_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,21 +44,3 @@ class Manifest:
     columns: list[str]
     shards: list[dict[str, Any]]
     version: int = 1
-
-
-def plan_of(folder: str | os.PathLike[str]) -> str:
-    """Return the digest of the plan that a data set was written for.
-
-    Raises:
-        InputError: the folder has no manifest, or it is damaged.
-    """
-    path = Path(folder) / NAME
-    content = read_regular(path, _MOST_BYTES, "a manifest")
-    try:
-        document = parse_json(content)
-    except ValueError as error:
-        raise InputError(f"{path}: is not JSON ({error}); materialize again") from None
-    digest = document.get("plan") if isinstance(document, dict) else None
-    if not isinstance(digest, str):
-        raise InputError(f"{path}: is not a batchplan manifest; materialize again")
-    return digest

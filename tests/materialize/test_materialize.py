@@ -19,7 +19,6 @@ import pytest
 from batchplan import InputError, OutputError, ResourceError
 from batchplan.materialize import materialize, materializing
 from batchplan.materialize.gathering import Ordered
-from batchplan.materialize.manifest import plan_of as digest_of
 from batchplan.materialize.options import FormatName
 from batchplan.materialize.reading import source
 from tests.observing import Observer
@@ -325,14 +324,3 @@ def test_a_folder_that_cannot_be_replaced_stays(parquet, monkeypatch):
     with pytest.raises(OutputError, match="Input/output error"):
         materialize(plan_of(seed=2), parquet, "out", force=True)
     assert manifest_of("out")["plan"] == plan_of(seed=1).digest
-
-
-def test_manifests_that_are_none(folder):
-    os.mkdir("out")
-    with pytest.raises(InputError, match="no such file"):
-        digest_of("out")
-    no_manifest = "is not a batchplan manifest"
-    for text, match in (("{", "is not JSON"), ("[]", no_manifest), ("{}", no_manifest)):
-        Path("out/_batchplan.json").write_text(text)
-        with pytest.raises(InputError, match=match):
-            digest_of("out")
