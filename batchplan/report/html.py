@@ -1,5 +1,6 @@
 """Renders HTML pages that load nothing and run no script."""
 
+import base64
 from importlib.resources import files
 
 import jinja2
@@ -41,6 +42,6 @@ def shown(picture: Picture) -> dict[str, str]:
         "name": picture.name,
         "title": picture.title,
         "caption": picture.caption,
-        # The output of to_svg is escaped already.
-        "svg": Markup(to_svg(picture.figure, picture.name, picture.label)),
+        "label": picture.label,
+        "svg": base64.b64encode(to_svg(picture.figure)).decode(),
     }

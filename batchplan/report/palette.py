@@ -1,6 +1,5 @@
 """The colours of a report, and the style of its pictures."""
 
-import re
 from typing import Any
 
 #: CSS variables of the page have the same names. Pictures are drawn in these colours.
@@ -20,8 +19,6 @@ COLOURS = {
     "plan-5": "#a67c00",
     "plan-6": "#3b8fc4",
 }
-_NAMES = {colour: name for name, colour in COLOURS.items()}
-_COLOUR = re.compile("|".join(_NAMES))
 INK, MUTED, GRID, CARD, RANDOM = (
     COLOURS[name] for name in ("ink", "muted", "grid", "card", "random")
 )
@@ -50,7 +47,8 @@ STYLE: dict[str, Any] = {
     "ytick.labelcolor": INK,
     "xtick.major.size": 3,
     "ytick.major.size": 0,
-    "font.family": "DejaVu Sans",  # comes with matplotlib
+    "font.family": "sans-serif",  # for browsers that lack the next
+    "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib
     "font.size": 10.5,
     "axes.titlesize": 10.5,
     "legend.frameon": False,
@@ -58,8 +56,3 @@ STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "batchplan",
 }
-
-
-def as_variables(text: str) -> str:
-    """CSS, or an SVG picture, with variables instead of the colours."""
-    return _COLOUR.sub(lambda match: f"var(--{_NAMES[match[0]]})", text)

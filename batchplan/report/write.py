@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from batchplan.data import Embeddings
 from batchplan.errors import InputError
 from batchplan.files.atomic import make_folder, write_files
-from batchplan.files.inputs import PathLike, check_not_input
+from batchplan.files.inputs import PathLike
 from batchplan.files.remote import no_url
 from batchplan.keywords import EvaluationKeywords
 from batchplan.options import with_options
@@ -117,19 +117,10 @@ def check_report_output(
     if png is None:
         return
     folder = Path(png)
-    if os.path.isdir(folder):
-        if not force:
-            raise InputError(
-                f"{folder}: exists already; write into it with --force or choose another folder"
-            )
-        # Whether the folder can be written to; the name is not that of a picture.
-        check_file(folder / "picture.png", force, inputs)
-        for picture in folder.glob("*.png"):  # any may be a link to an input
-            check_not_input(picture, inputs)
-    elif os.path.exists(folder):
-        raise InputError(
-            f"{folder}: is a file, expected a folder for the pictures; choose another path"
-        )
+    if folder.is_dir():  # other pictures are checked before they are written
+        check_file(folder / "losses.png", force, inputs)
+    elif folder.exists():
+        raise InputError(f"{folder}: is a file, expected a folder for the pictures")
     else:
         check_file(folder, force, inputs)
 

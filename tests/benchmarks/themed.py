@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import re
 from os import PathLike
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from batchplan.report.palette import COLOURS, as_variables
+from batchplan.report.palette import COLOURS
 
 # The palette in a dark scheme, lighter for a contrast of 3 to 1.
 DARK = {
@@ -25,6 +26,8 @@ DARK = {
     "plan-5": "#e2b93b",
     "plan-6": "#8fd0f5",
 }
+_NAMES = {colour: name for name, colour in COLOURS.items()}
+_COLOUR = re.compile("|".join(_NAMES))
 _START = '<style type="text/css">'
 
 
@@ -37,7 +40,7 @@ def save(figure: Figure, path: str | PathLike[str]) -> None:
 
 def themed(svg: str) -> str:
     """The picture with variables for the colours of the palette, which follow the scheme."""
-    svg = as_variables(svg)
+    svg = _COLOUR.sub(lambda match: f"var(--{_NAMES[match[0]]})", svg)
     names = [name for name in COLOURS if f"var(--{name})" in svg]
     light, dark = (
         ";".join(f"--{name}:{colours[name]}" for name in names) for colours in (COLOURS, DARK)

@@ -111,6 +111,7 @@ def test_outputs_that_cannot_be_written(plans, parquet, refused):
     Path("page.html").write_text("mine")
     refused(*report, "-o", "page.html", parts=["exists already", "--force"])
     Path("png").mkdir()
+    Path("png/losses.png").write_text("mine")
     refused(*report, "--png", "png", parts=["exists already", "--force"])
     shutil.copy(parquet, "data.html")
     labels = ["--label-table", "data.html", "--label-column", "id"]

@@ -21,7 +21,7 @@ class Picture:
         title: a few words.
         caption: how to read it, without knowing the papers.
         label: its numbers, as text for screen readers.
-        figure: drawn in the light colours.
+        figure: drawn in `batchplan.report.render.style`.
     """
 
     name: str

@@ -16,7 +16,6 @@ from batchplan.report.similarities import Similarities
 
 _HEIGHT = 222
 _SHADES = 64  # fewer than 256 compress better, and look the same
-_FRAME = "#fffffe"  # not a colour of the palette: it stays white, whatever the page
 _OVERVIEW_ENDS = 0.5, 99.8  # percentiles that the shades span
 _ZOOM_ENDS = 5, 99.5
 SIMILARITY_TEXT = (
@@ -86,6 +85,6 @@ def _draw(shown: Similarities, shades: tuple[Normalize, Normalize]) -> Figure:
             for start, stop in zip(shown.zoom_edges[:-1], shown.zoom_edges[1:], strict=True):
                 side = stop - start - 1  # within the batch's cells: frames do not touch
                 frame = Rectangle((start, start), side, side, fill=False)
-                frame.set(edgecolor=_FRAME, linewidth=1.0)
+                frame.set(edgecolor="white", linewidth=1.0)
                 axes.add_patch(frame)
     return figure
