@@ -102,4 +102,5 @@ def _show(result: Comparison) -> None:
         print_facts((one.name, f"failed: {one_line(failure.error)}") for one, failure in failed)
     if result.plans:
         print_out(Text())
-        print_facts([("guard", result.guard or ""), ("verdict", result.choice.sentence)])
+        _, sentence, guard = result.choice
+        print_facts([("guard", guard or ""), ("verdict", sentence)])

@@ -11,7 +11,7 @@ from batchplan.notebooks import figures, frame, table
 from batchplan.quality import Evaluation
 from batchplan.quality.guard.limits import limit_in_words
 from batchplan.quality.metrics import columns, headline
-from batchplan.quality.verdict import Choice, choose, common_guard, verdict_on
+from batchplan.quality.verdict import Choice, choose, verdict_on
 from batchplan.runtime import format_bytes
 
 
@@ -52,23 +52,15 @@ class Comparison:
     def choice(self) -> Choice:
         """The plan to train on, and why."""
         names = [plan.setting.name for plan in self.plans]
-        return choose(names, [plan.evaluation for plan in self.plans])
-
-    @property
-    def guard(self) -> str | None:
-        """The rule by which pairs count as likely false negatives; None without plans."""
-        if not self.plans:
-            return None
-        names = [plan.setting.name for plan in self.plans]
         limits = [limit_in_words(asdict(plan.setting.options)) for plan in self.plans]
-        return common_guard(names, limits, [plan.evaluation.guard for plan in self.plans])
+        return choose(names, limits, [plan.evaluation for plan in self.plans])
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as JSON values, of which only ``cost`` differs between runs."""
-        best, sentence = self.choice
+        best, sentence, guard = self.choice
         return {
             "ranked_by": self.ranked_by,
-            "guard": self.guard,
+            "guard": guard,
             "train_on": None if best is None else self.plans[best].setting.name,
             "verdict": sentence,
             "plans": [

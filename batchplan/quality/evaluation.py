@@ -133,9 +133,9 @@ class GuardReport:
 class Evaluation:
     """How good a plan is.
 
-    docs/metrics.md defines every number, and `batchplan.quality.metrics.METRICS` describes it in a
-    few words. Losses and gaps are in nats, means of both directions. No number is infinite or NaN.
-    ``random_z`` is None if all random plans have the same loss and the plan another.
+    docs/metrics.md defines every number, and `batchplan.quality.metrics.METRICS` describes most
+    in a few words. Losses and gaps are in nats, means of both directions. No number is infinite or
+    NaN. ``random_z`` is None if all random plans have the same loss and the plan another.
 
     Attributes:
         hard_negative_recall: by the number of hardest negatives, ``1`` and ``10``.

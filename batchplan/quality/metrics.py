@@ -193,8 +193,7 @@ def _same(kind: str, noun: str, needs: tuple[str, ...]) -> list[Metric]:
             f"share of the pairs of a batch with the same {noun}", needs,
             column=Column(f"same {noun}", "{:.2%}", f"{{{key}.rate_random:.2%}}"),
         ),
-        Metric(f"{key}.rate_random", "", None, "{:share}", "the same for random batches", needs),
-        Metric(f"{key}.ratio", "", "lower", "{:.2f}", "the former over the latter", needs),
+        Metric(f"{key}.ratio", "", "lower", "{:.2f}", "the former over that at random", needs),
     ]  # fmt: skip
 
 
@@ -219,11 +218,9 @@ METRICS: dict[str, Metric] = {
                "share of the gap between random batches and all rows that the plan closes",
                column=Column("reduction", "{:z.1%}", "0.0%",
                              "of the gap is closed among all negatives")),
-        Metric("gap_random", "", None, "{:z.4f}", "the gap of random batches"),
         Metric("random_z", "against random", "higher",
                "z = {:+.1f} (standard deviation {loss_random_std:.4f})",
                "standard deviations of random plans above their mean loss"),
-        Metric("loss_random_std", "", None, "{:.4f}", "standard deviation of random plans"),
         Metric("hard_negative_recall.1", "hard negatives in batch", "higher",
                "{:.1%} of the 1 hardest, {hard_negative_recall.10:.1%} of the 10 hardest",
                "share of each row's hardest negatives that share its batch"),
@@ -241,8 +238,6 @@ METRICS: dict[str, Metric] = {
                "pairs of a batch that are likely false negatives", _GUARD),
         Metric("guard.broken_share", "", "lower", "{:share}", "share of such pairs", _GUARD,
                column=Column("broken", "{:.2%}", "{guard.broken_share_random:.2%}")),
-        Metric("guard.broken_share_random", "", None, "{:share}",
-               "share of such pairs in random batches", _GUARD),
         Metric("guard.rows_affected", "why they break it", "lower",
                "{guard.by.similarity:,} by similarity, {guard.by.group:,} by group, "
                "{guard.by.duplicate:,} by duplicate; {:,} rows",
@@ -254,12 +249,7 @@ METRICS: dict[str, Metric] = {
                "{:,} of {guard.mined.negatives:,}, in {guard.mined.rows_affected:,} rows: too "
                "similar to their own anchor",
                "mined negatives that are likely positives of their own row", _GUARD),
-        Metric("guard.mined.negatives", "", None, "{:,}", "mined negatives of all rows", _GUARD),
-        Metric("guard.mined.rows_affected", "", None, "{:,}",
-               "rows with false mined negatives", _GUARD),
         Metric("guard.loss_train", "", "higher", "{:.4f}", "loss without such pairs", _GUARD),
-        Metric("guard.loss_random", "", None, "{:.4f}", "the same of random batches", _GUARD),
-        Metric("guard.loss_global", "", None, "{:.4f}", "the same of all rows", _GUARD),
         Metric("guard.gap", "", "lower", "{:z.4f}", "gap without such pairs", _GUARD),
         Metric("guard.gap_reduction", "gap reduction, without them", "higher",
                "{:z.1%} (loss {guard.loss_train:.4f})", "the gap reduction over all other pairs",

@@ -69,10 +69,13 @@ class Choice(NamedTuple):
     Attributes:
         plan: its place in what was compared; None if none is worth it.
         sentence: which, and why.
+        guard: which pairs count as likely false negatives for all plans, and which plans were made
+            with another limit; None without plans.
     """
 
     plan: int | None
     sentence: str
+    guard: str | None
 
 
 def verdict_on(evaluation: Evaluation) -> Verdict:
@@ -105,13 +108,17 @@ def ranking(evaluations: Sequence[Evaluation]) -> list[int]:
     return sorted(range(len(evaluations)), key=key)
 
 
-def choose(names: Sequence[str], evaluations: Sequence[Evaluation]) -> Choice:
+def choose(
+    names: Sequence[str], limits: Sequence[str], evaluations: Sequence[Evaluation]
+) -> Choice:
     """Choose the plan to train on: the best by the headline whose verdict is to train.
 
     Args:
-        names: of the plans, as the sentence calls them.
+        names: of the plans, as the sentences call them.
+        limits: which each was planned with, in words; empty for none.
         evaluations: of the same data, by the same guard.
     """
+    judge = _judge(names, limits, evaluations[0].guard) if evaluations else None
     order = ranking(evaluations)
     verdicts = [verdict_on(evaluation) for evaluation in evaluations]
     fit = [at for at in order if verdicts[at].train]
@@ -120,6 +127,7 @@ def choose(names: Sequence[str], evaluations: Sequence[Evaluation]) -> Choice:
             None,
             "train on none of these: none is harder than random batches among true negatives "
             "without many more false ones",
+            judge,
         )
     best = fit[0]
     said = f"train on {names[best]}, because {_reasons(evaluations[best])}"
@@ -127,7 +135,7 @@ def choose(names: Sequence[str], evaluations: Sequence[Evaluation]) -> Choice:
         said += f"; not on {names[at]}, of which {verdicts[at].aspects[1]}"
     if fit[1:]:
         said += f"; next is {names[fit[1]]}, of which {verdicts[fit[1]].aspects[0]}"
-    return Choice(best, said)
+    return Choice(best, said, judge)
 
 
 def guard_in_words(guard: GuardReport | None) -> str:
@@ -140,18 +148,10 @@ def guard_in_words(guard: GuardReport | None) -> str:
     return limit + " by the reference" * (guard.reference is not None) + whose
 
 
-def common_guard(
-    names: Sequence[str], limits: Sequence[str], guards: Sequence[GuardReport | None]
-) -> str:
-    """Describe the guard that judges several plans, and name the plans made with another limit.
-
-    Args:
-        names: of the plans.
-        limits: which each was planned with, in words; empty for none.
-        guards: of their evaluations.
-    """
-    said = guard_in_words(guards[0])
-    used = "" if guards[0] is None else limit_in_words(vars(guards[0]))
+def _judge(names: Sequence[str], limits: Sequence[str], guard: GuardReport | None) -> str:
+    """Describe the guard that judges several plans, and name the plans made with another limit."""
+    said = guard_in_words(guard)
+    used = "" if guard is None else limit_in_words(vars(guard))
     others = [
         f"{name} with {limit or 'none'}"
         for name, limit in zip(names, limits, strict=True)

@@ -14,7 +14,7 @@ from batchplan.quality.guard.limits import limit_in_words, own_limit
 from batchplan.quality.losses.in_batches import batch_statistics
 from batchplan.quality.pairs import Pairs, unguarded_pairs
 from batchplan.quality.references import random_orders
-from batchplan.quality.verdict import Choice, Verdict, choose, common_guard, verdict_on
+from batchplan.quality.verdict import Choice, Verdict, choose, verdict_on
 from batchplan.report.examples import Example, hardest_pairs
 from batchplan.report.palette import PLANS
 from batchplan.report.similarities import Similarities, similarities
@@ -25,16 +25,11 @@ from batchplan.typing import Float64Array, Int64Array
 
 @dataclass(frozen=True, eq=False)
 class PlanContents:
-    """What a report shows of a plan.
-
-    Attributes:
-        batch_losses: float64 (batches,), as `batch_losses`.
-    """
+    """What a report shows of a plan."""
 
     name: str
     plan: Plan
     evaluation: Evaluation
-    batch_losses: Float64Array
     similarities: Similarities
     examples: list[Example]
 
@@ -55,9 +50,8 @@ class ReportContents:
 
     Attributes:
         plans: in the order given.
-        random: float64 (batches,), the losses of the batches of the first random plan that the
-            evaluations compare with.
-        original, shuffled: similarities in the order of the data, and in that of this plan.
+        original, shuffled: similarities in the order of the data, and in that of the first random
+            plan that the evaluations compare with.
         embeddings: the data.
         options, seed: of the evaluations.
         texts: of the rows of the examples, of x, of y and of mined negatives; empty without text
@@ -66,7 +60,6 @@ class ReportContents:
     """
 
     plans: list[PlanContents]
-    random: Float64Array
     original: Similarities
     shuffled: Similarities
     embeddings: Embeddings
@@ -78,14 +71,9 @@ class ReportContents:
     @property
     def choice(self) -> Choice:
         """The plan to train on, and why."""
-        return choose([plan.name for plan in self.plans], [plan.evaluation for plan in self.plans])
-
-    @property
-    def guard(self) -> str:
-        """Which pairs count as likely false negatives, for all plans."""
-        limits = [limit_in_words(own_limit(plan.plan, self.options)) for plan in self.plans]
         names = [plan.name for plan in self.plans]
-        return common_guard(names, limits, [plan.evaluation.guard for plan in self.plans])
+        limits = [limit_in_words(own_limit(plan.plan, self.options)) for plan in self.plans]
+        return choose(names, limits, [plan.evaluation for plan in self.plans])
 
     @property
     def batch_size(self) -> int:
@@ -112,7 +100,6 @@ def gather(
     whole = np.append(np.arange(0, x.num_rows, first.batch_size), x.num_rows)
     measured = []
     with runtime.stage("report", total=len(plans) + 1) as advance:
-        random = batch_losses(pairs, random_rows, first.batch_offsets)
         original = similarities(x, y, np.arange(x.num_rows), whole)
         shuffled = similarities(x, y, random_rows, first.batch_offsets)
         advance(1)
@@ -123,7 +110,6 @@ def gather(
                     one_line(name),
                     plan,
                     evaluation,
-                    own,
                     similarities(x, y, plan.rows, plan.batch_offsets),
                     hardest_pairs(x, y, plan.rows, plan.batch_offsets, own),
                 )
@@ -146,7 +132,7 @@ def gather(
         for column, rows in zip(named, shown, strict=False)
     ]  # fmt: skip
     return ReportContents(
-        measured, random, original, shuffled, embeddings, options, runtime.seed, found, texts
+        measured, original, shuffled, embeddings, options, runtime.seed, found, texts
     )
 
 

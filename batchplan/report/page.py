@@ -9,7 +9,7 @@ from batchplan.report.examples import Example
 from batchplan.report.figures.common import Picture
 from batchplan.report.figures.similarity import SIMILARITY_TEXT
 from batchplan.report.html import shown, to_html
-from batchplan.report.tables import changed_options, key_figures, plain, plan_facts, settings
+from batchplan.report.tables import key_figures, plan_facts, settings
 from batchplan.text import one_line
 
 _LONGEST = 280  # characters of a text
@@ -33,7 +33,7 @@ def page(contents: ReportContents, pictures: list[Picture]) -> str:
     verdicts = [plan.verdict for plan in contents.plans]
     shared = [said for said in verdicts[0].warnings if all(said in v.warnings for v in verdicts)]
     title = f"What {len(verdicts)} plans do to the batches"
-    sentence, beside = contents.choice.sentence, []
+    (_, sentence, guard), beside = contents.choice, []
     if len(verdicts) == 1:  # its main pictures are next to its figures
         title, sentence = "What a plan does to the batches", verdicts[0].sentence
         beside = [figures.pop("losses"), {**figures.pop("similarity-1"), **_MAIN}]
@@ -41,7 +41,7 @@ def page(contents: ReportContents, pictures: list[Picture]) -> str:
         (folder / "page.html").read_text("utf-8"),
         title=title,
         verdict=f"{sentence[0].upper()}{sentence[1:]}.",
-        guard=contents.guard,
+        guard=guard,
         warnings=shared,
         columns=", ".join(contents.columns),
         data=f"{data.num_rows:,} {'pairs' if data.paired else 'rows'}",
@@ -68,9 +68,6 @@ def _plan(plan: PlanContents, shared: list[str]) -> dict[str, object]:
         "planner": plan.planner,
         "aspects": verdict.aspects,
         "warnings": [said for said in verdict.warnings if said not in shared],
-        "options": ", ".join(
-            f"{name} {plain(value)}" for name, value in changed_options(plan.plan.metadata)
-        ),
         "facts": list(plan_facts(plan)),
     }
 

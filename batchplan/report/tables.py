@@ -4,11 +4,8 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from batchplan.options import LIMITS, recorded, shown
-from batchplan.planners import PLANNERS
-from batchplan.plans.metadata import PlanMetadata
+from batchplan.options import shown
 from batchplan.quality.metrics import METRICS, texts
-from batchplan.refinement.options import RefineOptions
 from batchplan.report.contents import PlanContents, ReportContents
 
 _NONE = "\N{EN DASH}"
@@ -52,20 +49,6 @@ def plan_facts(plan: PlanContents) -> Iterator[tuple[str, str]]:
                 yield f"{name}: {key.replace('_', ' ')}", plain(inner)
         else:
             yield name.replace("_", " "), plain(value)
-
-
-def changed_options(metadata: PlanMetadata) -> Iterator[tuple[str, Any]]:
-    """Yield the options that differ from their defaults; all options of an unknown planner."""
-    for name, value in metadata.options.items():
-        off = name in LIMITS and metadata.options.get("guard") is False
-        if value != _usual(metadata.planner).get(name) and not off:
-            yield name.replace("_", " "), value
-
-
-def _usual(planner: str) -> dict[str, Any]:
-    if planner == "refine":
-        return recorded(RefineOptions())
-    return recorded(PLANNERS[planner].options()) if planner in PLANNERS else {}
 
 
 def plain(value: Any) -> str:

@@ -20,7 +20,7 @@ from batchplan.quality import EvaluationOptions, RowFacts
 from batchplan.report.contents import ReportContents, gather
 from batchplan.report.figures.common import Picture
 from batchplan.report.figures.histogram import histogram
-from batchplan.report.figures.losses import hardness, losses
+from batchplan.report.figures.losses import losses
 from batchplan.report.figures.similarity import similarity_pictures
 from batchplan.report.page import page
 from batchplan.report.render import style, to_png
@@ -137,5 +137,5 @@ def draw(contents: ReportContents, output: PathLike, png: PathLike | None) -> di
 
 def pictures(contents: ReportContents) -> list[Picture]:
     """Draw all pictures, in the order of the page."""
-    drawn = [losses(contents), histogram(contents), hardness(contents)]
+    drawn = [losses(contents), histogram(contents)]
     return [picture for picture in (*drawn, *similarity_pictures(contents)) if picture is not None]

@@ -28,11 +28,11 @@ def test_a_page_of_several_plans(plans, parquet, done, snapshot):
     assert "page.html" in result.stderr
     text = Path("page.html").read_text("utf-8")
     assert "What 2 plans do to the batches" in text
-    assert '<h2>gcbs.npy</h2>\n<p class="what">gcbs: batch size 8, neighbors 3</p>' in text
+    assert '<h2>gcbs.npy</h2>\n<p class="what">gcbs</p>' in text
     pictures = {
         Path("png", f"{name}.png")
         for name in (
-            "losses", "histogram", "hardness",
+            "losses", "histogram",
             "similarity-original", "similarity-random", "similarity-1", "similarity-2",
         )
     }  # fmt: skip

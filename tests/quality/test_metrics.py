@@ -6,11 +6,13 @@ import pytest
 from batchplan.quality import evaluate
 from batchplan.quality.metrics import METRICS, Metric, judged, texts, value_of
 
-# What was asked for and counts of the data, which are no metrics, and what is not one number.
+# What was asked for and counts of the data, which are no metrics, what is not one number, and what
+# only other metrics use.
 SETTINGS = {"num_rows", "num_batches", "batch_size", "temperature", "similarity"}
 OTHERS = (
     "similarity_histogram", "similarity_percentiles", "directions", "guard.by",
-    "guard.mined.examples",
+    "guard.mined.examples", "guard.mined.negatives", "guard.mined.rows_affected",
+    "guard.loss_random", "guard.loss_global",
 )  # fmt: skip
 ABOUT = {
     "column",
@@ -23,6 +25,10 @@ ABOUT = {
     "max_score",
     "limit_from",
     "fresh",
+    "gap_random",
+    "loss_random_std",
+    "broken_share_random",
+    "rate_random",
 }
 
 

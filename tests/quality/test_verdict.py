@@ -7,7 +7,7 @@ import pytest
 
 from batchplan.quality import evaluate, metrics, verdict_on
 from batchplan.quality.metrics import METRICS, headline
-from batchplan.quality.verdict import choose, common_guard, ranking
+from batchplan.quality.verdict import choose, ranking
 
 
 @pytest.fixture(scope="module")
@@ -96,15 +96,16 @@ def test_without_a_guard_all_pairs_count(told):
 def test_the_first_without_many_false_negatives_is_chosen(told):
     plans = [told(0.05, 0.07), told(0.19, 0.29), told(0.12, 0.03), told(-0.1, above=-1)]
     assert ranking(plans) == [1, 2, 0, 3]
-    best, sentence = choose("abcd", plans)
+    best, sentence, _ = choose("abcd", [""] * 4, plans)
     assert best == 2
     assert sentence.startswith("train on c, because 12.0% of the gap")
     assert "; not on b, of which 29% of pairs are likely false negatives" in sentence
     assert sentence.endswith(
         "; next is a, of which 5.0% of the gap is closed among true negatives (random 0.0%)"
     )
-    assert choose("d", plans[3:]).plan is None
-    assert choose("d", plans[3:]).sentence.startswith("train on none of these")
+    none = choose("d", [""], plans[3:])
+    assert none.plan is None
+    assert none.sentence.startswith("train on none of these")
 
 
 def test_ties_keep_their_order(told):
@@ -112,12 +113,12 @@ def test_ties_keep_their_order(told):
 
 
 def test_other_guards_are_said(told):
-    guard = told().guard
     limits = ["relative margin 0.1", "", "max score 0.5"]
-    assert common_guard("abc", limits, [guard] * 3) == (
+    assert choose("abc", limits, [told()] * 3).guard == (
         "relative margin 0.1, as planned, for all plans; planned b with none, c with max score 0.5"
     )
-    assert common_guard("a", limits[:1], [guard]) == "relative margin 0.1, as planned"
+    assert choose("a", limits[:1], [told()]).guard == "relative margin 0.1, as planned"
+    assert choose("", [], []).guard is None
 
 
 def test_the_headline_is_one_constant(told, monkeypatch):

@@ -83,7 +83,7 @@ def test_it_asks_for_nothing_and_complains_of_nothing(opened, made):
     assert all(one.startswith("data:") for one in asked if one != made.path.as_uri())
     assert driver.get_log("browser") == []
     widths = driver.execute_script("return [...document.images].map(one => one.naturalWidth)")
-    assert widths == [453] * 8  # 340 points
+    assert widths == [453] * 7  # 340 points
 
 
 def test_nothing_sticks_out(inlined):
@@ -92,7 +92,7 @@ def test_nothing_sticks_out(inlined):
     assert inner == width
     assert wide <= width
     boxes = driver.execute_script(BOXES)
-    assert sum(name.startswith("svg") for name, *_ in boxes) == 8
+    assert sum(name.startswith("svg") for name, *_ in boxes) == 7
     for name, left, right, top, bottom, *frame in boxes:
         assert right - left > 1, name
         assert bottom - top > 1, name
@@ -107,8 +107,8 @@ def test_columns_fit_the_window(opened):
     lefts = driver.execute_script(
         "return [...document.querySelectorAll('figure')].map(f => f.getBoundingClientRect().left)"
     )
-    # Three columns, or two of similarities, whose first columns have the same place.
-    assert len({round(left) for left in lefts}) == {390: 1, 1280: 4}[width]
+    # One column, or two.
+    assert len({round(left) for left in lefts}) == {390: 1, 1280: 2}[width]
 
 
 def test_all_text_can_be_read(inlined):

@@ -3,7 +3,6 @@
 import base64
 import re
 import xml.etree.ElementTree as ElementTree
-from dataclasses import replace
 from html.parser import HTMLParser
 
 import matplotlib
@@ -18,9 +17,11 @@ from batchplan.errors import InputError
 from batchplan.plans import Batching, Plan
 from batchplan.quality import verdict_on
 from batchplan.quality.metrics import METRICS, percent
+from batchplan.quality.pairs import unguarded_pairs
 from batchplan.report import write_report
+from batchplan.report.contents import batch_losses
 from batchplan.report.palette import COLOURS
-from batchplan.report.tables import changed_options
+from batchplan.runtime import Runtime
 from tests.benchmarks.themed import DARK
 from tests.dense import unit_sides
 
@@ -29,7 +30,7 @@ from .conftest import ROWS, SIZE
 TEXT = "{http://www.w3.org/2000/svg}text"
 VOID = {"meta", "link", "br", "img"}
 PICTURES = [
-    "losses", "histogram", "hardness",
+    "losses", "histogram",
     *(f"similarity-{name}" for name in ("original", "random", 1, 2, 3)),
 ]  # fmt: skip
 
@@ -187,9 +188,11 @@ def test_the_verdict_comes_first(made, page):
 
 def test_pairs_of_the_hardest_batches(made, embeddings):
     unit = unit_sides(embeddings)
+    pairs = unguarded_pairs(embeddings, "cosine", 0.05, Runtime())
     for one in made.contents.plans:
         batches = list(one.plan.batches())
-        hardest = np.argsort(-one.batch_losses, kind="stable")[:4]
+        losses = batch_losses(pairs, one.plan.rows, one.plan.batch_offsets)
+        hardest = np.argsort(-losses, kind="stable")[:4]
         assert [pair.batch for pair in one.examples] == hardest.tolist()
         for pair in one.examples:
             batch = batches[pair.batch]
@@ -200,17 +203,6 @@ def test_pairs_of_the_hardest_batches(made, embeddings):
             assert pair.row != pair.negative
             said = f"Row {pair.row} and negative {pair.negative} (batch {pair.batch + 1})"
             assert said in made.text
-
-
-def test_options_that_are_not_defaults():
-    given = {"batch_size": 64, "guard": False, "relative_margin": None, "mega_batches": 1}
-    plan = Plan.cut(
-        np.arange(ROWS), Batching(SIZE), num_rows=ROWS,
-        planner="partition", options=given,
-    )  # fmt: skip
-    assert dict(changed_options(plan.metadata)) == {"guard": False, "mega batches": 1}
-    unknown = replace(plan.metadata, planner="ours", options={"strength": 3})
-    assert dict(changed_options(unknown)) == {"strength": 3}
 
 
 def test_texts_are_shown_as_they_are_but_clean(embeddings, plans, tmp_path):
@@ -327,7 +319,7 @@ def test_what_is_not_known_is_not_shown(embeddings, tmp_path):
     page = Reader((tmp_path / "one.html").read_text("utf-8"))
     drawn = {one["id"] for one in page.all("figure")}
     assert "histogram" not in drawn
-    assert {"losses", "hardness", "similarity-1"} <= drawn
+    assert {"losses", "similarity-1"} <= drawn
     shown = " ".join(page.texts)
     assert "Side by side" not in shown
     assert "--text-columns" in page.texts

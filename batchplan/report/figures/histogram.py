@@ -3,8 +3,8 @@
 import numpy as np
 
 from batchplan.report.contents import ReportContents
-from batchplan.report.figures.common import Picture, legend, legend_height, lines, names, new_figure
-from batchplan.report.palette import RANDOM
+from batchplan.report.figures.common import Picture, names, new_figure
+from batchplan.report.palette import DASHES, PLANS, RANDOM, WIDTH
 
 
 def histogram(contents: ReportContents) -> Picture | None:
@@ -16,12 +16,17 @@ def histogram(contents: ReportContents) -> Picture | None:
     random = 100 * np.array(histograms[0]["random"])
     shares = [100 * np.array(histogram["plan"]) for histogram in histograms]
     labels = ["random batches", *names(contents)]
-    figure, axes = new_figure(208 + legend_height(labels))
+    columns = max(1, min(3, WIDTH // (max(map(len, labels)) * 7 + 42)))  # of the legend
+    figure, axes = new_figure(208 + 16 * -(-len(labels) // columns))
     handles = [axes.stairs(random, edges, fill=True, color=RANDOM, alpha=0.45)]
-    for own, look in zip(shares, lines(contents), strict=True):
-        handles += axes.plot(edges, np.append(own, own[-1]), drawstyle="steps-post", **look)
+    for own, colour, dashes in zip(shares, PLANS, DASHES, strict=False):
+        ends = np.append(own, own[-1])
+        handles += axes.plot(edges, ends, drawstyle="steps-post", color=colour, linestyle=dashes)
     axes.set_ylim(bottom=0)
-    legend(figure, handles, labels)
+    figure.legend(
+        handles, labels, loc="outside lower left", ncols=columns, handlelength=2.2,
+        columnspacing=1.4, borderaxespad=0.2, labelspacing=0.35,
+    )  # fmt: skip
     held = np.flatnonzero(np.max([random, *shares], axis=0) >= 0.02)
     axes.set_xlim(edges[max(held[0] - 1, 0)], edges[min(held[-1] + 2, len(edges) - 1)])
     axes.locator_params(nbins=5)

@@ -1,17 +1,10 @@
-"""Draws the loss of each plan next to random batches and all rows, and the loss by batch."""
+"""Draws the loss of each plan next to random batches and all rows."""
 
 from typing import Any
 
-import numpy as np
-from matplotlib.patches import Patch
-from numpy.typing import NDArray
-
 from batchplan.report.contents import ReportContents
-from batchplan.report.figures.common import Picture, legend, legend_height, lines, names, new_figure
+from batchplan.report.figures.common import Picture, names, new_figure
 from batchplan.report.palette import GRID, INK, PLANS, RANDOM
-
-_POINTS = 64
-_BAND = 5, 95  # percentiles
 
 
 def losses(contents: ReportContents) -> Picture:
@@ -60,44 +53,3 @@ def losses(contents: ReportContents) -> Picture:
         f"{first.loss_oracle:.3f}, all rows {first.loss_global:.3f} nats.",
         figure,
     )
-
-
-def hardness(contents: ReportContents) -> Picture:
-    """Draw the loss by batch: a line for each plan over the band of random batches."""
-    labels = ["random (9 of 10)", *names(contents)]
-    figure, axes = new_figure(208 + legend_height(labels))
-    low, high = np.percentile(contents.random, _BAND)
-    axes.axhspan(low, high, color=RANDOM, alpha=0.45, linewidth=0)
-    handles, texts = [], []
-    longest = 1
-    for plan, look in zip(contents.plans, lines(contents), strict=True):
-        batch_losses = plan.batch_losses
-        run = -(-len(batch_losses) // _POINTS)
-        longest = max(longest, run)
-        handles += axes.plot(*_means(batch_losses, run), **look)
-        texts.append(f"{plan.name} {batch_losses.min():.2f} to {batch_losses.max():.2f}")
-    axes.locator_params(nbins=5)
-    axes.margins(x=0.01)
-    axes.set_xlabel("batch, in training order")
-    axes.set_ylabel("mean loss in nats")
-    band = Patch(color=RANDOM, alpha=0.45, linewidth=0)
-    legend(figure, [band, *handles], labels)
-    smoothed = f" Each point is the mean of at most {longest} batches." if longest > 1 else ""
-    return Picture(
-        "hardness",
-        "Hardness along the epoch",
-        "The mean loss of each batch. If a line rises or falls, the hard batches are at one end of "
-        f"the epoch; shuffling the batches spreads them.{smoothed}",
-        f"Mean loss of the batches: {', '.join(texts)} nats; nine of ten random batches "
-        f"{low:.2f} to {high:.2f}.",
-        figure,
-    )
-
-
-def _means(
-    losses: NDArray[np.float64], run: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The middles, counted from 1, and the means of runs of ``run`` batches."""
-    starts = np.arange(0, len(losses), run)
-    ends = np.append(starts[1:], len(losses))
-    return (starts + ends + 1) / 2, np.add.reduceat(losses, starts) / (ends - starts)
