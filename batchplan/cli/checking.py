@@ -19,7 +19,6 @@ if TYPE_CHECKING:  # it loads the measures
     from batchplan.gates import Judgement
 
 _FAILED = 1  # exit status when a gate fails
-_COLOURS = {"ok": "green", "undecided": "yellow", "FAILED": "bold red"}
 
 
 @grouped
@@ -39,7 +38,6 @@ def check(
         metavar="METRIC=TOLERANCE",
     ),
     baseline: str | None = option(None, "Baseline file, from --write-baseline.", kind="path"),
-    strict: bool = option(False, "Fail if a gate is undecided.", "--strict"),
     write_baseline: str | None = option(
         None, "Write these metrics as a baseline if no gate fails.", metavar="FILE"
     ),
@@ -52,8 +50,8 @@ def check(
 ) -> None:
     """Fail if a plan does not meet limits on its metrics.
 
-    Exits with 1 if a gate fails. A gate on an estimate (--sample) is undecided within two standard
-    errors of the limit. docs/metrics.md lists the metrics.
+    Exits with 1 if a gate fails. Estimates (--sample) are judged by their values. docs/metrics.md
+    lists the metrics.
 
     \b
     Example:
@@ -84,7 +82,7 @@ def check(
         facts = measuring.facts(data, runtime)
         judgement, measured = gates.check_plan(
             candidate, data, facts, required, measuring.options, runtime, name=one_line(plan),
-            baseline=reference, baseline_name=one_line(baseline or ""), strict=strict,
+            baseline=reference, baseline_name=one_line(baseline or ""),
         )  # fmt: skip
 
     files: dict[Path, bytes] = {}
@@ -127,7 +125,7 @@ def _show(judgement: Judgement, style: str) -> None:
         rows = [[Text(head, "bold") for head in heads]]
         for verdict in judgement.verdicts:
             before = "" if verdict.baseline is None else number(verdict.baseline)
-            outcome = Text(verdict.outcome, _COLOURS[verdict.outcome])
+            outcome = Text("ok", "green") if verdict.passed else Text("FAILED", "bold red")
             cells = (verdict.gate.metric, verdict.shown, before, verdict.demand)
             rows.append([*map(Text, cells), outcome])
         if all(verdict.baseline is None for verdict in judgement.verdicts):

@@ -61,14 +61,10 @@ class Baseline:
             if document["format_version"] != FORMAT_VERSION:
                 raise ValueError(f"format version {document['format_version']!r:.80}")
             baseline = cls(**{one.name: document[one.name] for one in fields(cls)})
-            errors = dict(baseline.evaluation.get("standard_errors", {})).values()
             found = [value_of(baseline.evaluation, metric) for metric in judged()]
-            numbers = [*errors, *(value for value in found if value is not None)]
-            if (
-                not all(type(one) in (int, float) and abs(one) <= _LARGEST for one in numbers)
-                or min(errors, default=0) < 0
-            ):
-                raise ValueError("a metric or its error is not a finite number")
+            numbers = [value for value in found if value is not None]
+            if not all(type(one) in (int, float) and abs(one) <= _LARGEST for one in numbers):
+                raise ValueError("a metric is not a finite number")
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(
                 f"{path}: is not a baseline of this version ({error}); {_AGAIN}"

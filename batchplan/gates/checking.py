@@ -26,7 +26,6 @@ def check_plan(
     name: str = "plan",
     baseline: Baseline | None = None,
     baseline_name: str = "baseline",
-    strict: bool = False,
 ) -> tuple[Judgement, Baseline]:
     """Evaluate a plan and judge it by gates.
 
@@ -40,7 +39,6 @@ def check_plan(
         name: of the plan, shown in the judgement.
         baseline: of an earlier plan.
         baseline_name: its name in errors and warnings.
-        strict: whether an undecided gate counts as failed.
 
     Returns:
         The judgement, and the evaluation as a baseline for later plans.
@@ -74,4 +72,4 @@ def check_plan(
             f"these have {measured.fingerprint}): metrics may differ for that reason"
         )
     verdicts = judge(gates, measured.evaluation, baseline)
-    return Judgement(name, measured_on, verdicts, tuple(warnings), strict), measured
+    return Judgement(name, measured_on, verdicts, tuple(warnings)), measured

@@ -32,9 +32,9 @@ def junit(judgement: Judgement) -> str:
     """
     counts = {
         "tests": str(len(judgement.verdicts)),
-        "failures": str(judgement.failures + judgement.strict * judgement.undecided),
+        "failures": str(judgement.failures),
         "errors": "0",
-        "skipped": "0" if judgement.strict else str(judgement.undecided),
+        "skipped": "0",
     }
     suites = ElementTree.Element("testsuites", {"name": "batchplan check", **counts})
     name = f"batchplan check {judgement.plan}"
@@ -44,9 +44,7 @@ def junit(judgement: Judgement) -> str:
             suite, "testcase", classname="batchplan.check", name=verdict.gate.name
         )
         sentence = _sentence(verdict)
-        if verdict.outcome == "undecided" and not judgement.strict:
-            ElementTree.SubElement(case, "skipped", message=sentence)
-        elif verdict.outcome != "ok":
+        if not verdict.passed:
             failure = ElementTree.SubElement(case, "failure", message=sentence, type="gate")
             failure.text = f"{judgement.plan}: {judgement.about}\n{sentence}"
         ElementTree.SubElement(case, "system-out").text = sentence
@@ -62,14 +60,12 @@ def junit(judgement: Judgement) -> str:
 
 def _sentence(verdict: Verdict) -> str:
     before = "" if verdict.baseline is None else f", the baseline has {number(verdict.baseline)}"
-    undecided = ": undecided" * (verdict.outcome == "undecided")
-    required = f"required is {verdict.demand}{before}"
-    return f"{verdict.gate.metric} is {verdict.shown}, {required}{undecided}"
+    return f"{verdict.gate.metric} is {verdict.shown}, required is {verdict.demand}{before}"
 
 
 def _row(verdict: Verdict) -> str:
     before = "" if verdict.baseline is None else number(verdict.baseline)
-    outcome = "**FAILED**" if verdict.outcome == "FAILED" else verdict.outcome
+    outcome = "ok" if verdict.passed else "**FAILED**"
     return (
         f"| `{verdict.gate.metric}` | {verdict.shown} | {before} | {verdict.demand} | {outcome} |"
     )

@@ -41,39 +41,22 @@ def test_evaluate(planned, done):
 def test_check(planned, done, run):
     document = json.loads(done("evaluate", *planned, *SAMPLE, "--json").stdout)
     value, error = document["gap_reduction"], document["standard_errors"]["gap_reduction"]
-    outcomes = {"ok": value - 3 * error, "undecided": value + error, "FAILED": value + 3 * error}
-    for outcome, limit in outcomes.items():
-        gate = ["--fail-under", f"gap_reduction={limit!r}"]
-        for strict in (False, True):
-            result = run("check", *planned, *SAMPLE, *gate, *["--strict"] * strict)
-            fails = outcome == "FAILED" or (strict and outcome == "undecided")
-            assert result.exit_code == fails
-            lines = result.stdout.splitlines()
-            assert SAID in lines[0]
-            assert lines[2].split()[-1] == outcome
-            assert " ± " in lines[2]
+    for outcome, limit in {"ok": value, "FAILED": value + error / 2}.items():
+        result = run("check", *planned, *SAMPLE, "--fail-under", f"gap_reduction={limit!r}")
+        assert result.exit_code == (outcome == "FAILED")
+        lines = result.stdout.splitlines()
+        assert SAID in lines[0]
+        assert lines[2].split()[-1] == outcome
+        assert " ± " in lines[2]
 
 
-def test_baselines_of_a_sample_and_of_all_rows(planned, done, run):
+def test_baselines_of_a_sample_and_of_all_rows(planned, done):
     for name, options in (("all.json", ["--sample", 0]), ("some.json", SAMPLE[:2])):
         done("check", *planned, "--random-trials", 2, *options, "--write-baseline", name)
         for again in (["--sample", 0], SAMPLE[:2]):
             regress = ["--baseline", name, "--fail-regress", "gap_reduction=50%"]
             done("check", *planned, "--random-trials", 2, *again, *regress)
-    result = run("check", *planned, *SAMPLE, "--baseline", "some.json", "--fail-regress", "gap=0")
-    assert result.exit_code == 0
-    assert "1 of 1 gate undecided" in result.stdout
-
-
-def test_a_baseline_with_bad_errors_is_refused(planned, done, run, folder):
-    done("check", *planned, *SAMPLE, "--write-baseline", "base.json")
-    document = json.loads((folder / "base.json").read_text())
-    for bad in (3, {"gap": -1}, {"gap": None}, {"gap": "much"}, ["gap"]):
-        document["evaluation"]["standard_errors"] = bad
-        (folder / "base.json").write_text(json.dumps(document))
-        result = run("check", *planned, "--baseline", "base.json", "--fail-over", "gap=9")
-        assert result.exit_code == 3
-        assert "base.json: is not a baseline of this version (" in result.stderr
+    done("check", *planned, *SAMPLE, "--baseline", "some.json", "--fail-regress", "gap=0")
 
 
 def test_compare(planned, done):
