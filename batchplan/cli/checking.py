@@ -60,7 +60,6 @@ def check(
     """
     from batchplan import gates
     from batchplan.files.atomic import write_files
-    from batchplan.gates.gate import parse_gates
     from batchplan.plans.output import check_file
 
     if not (fail_under or fail_over or fail_regress or write_baseline):
@@ -69,7 +68,11 @@ def check(
         )
     if fail_regress and baseline is None:
         raise typer.BadParameter("--fail-regress needs a --baseline to compare with")
-    required = parse_gates(fail_under or (), fail_over or (), fail_regress or ())
+    required = [
+        *map(gates.fail_under, fail_under or ()),
+        *map(gates.fail_over, fail_over or ()),
+        *map(gates.fail_regress, fail_regress or ()),
+    ]
     read = [plan, *embeddings, *measuring.paths, *([baseline] if baseline else [])]
     for path in filter(None, (junit, write_baseline)):
         check_file(Path(path), force, read)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from batchplan.data import Embeddings
 from batchplan.gates.baseline import Baseline, comparable_settings
-from batchplan.gates.gate import Gate, require_measured
+from batchplan.gates.gate import Gate
 from batchplan.gates.verdicts import Judgement, judge
 from batchplan.plans import Plan
 from batchplan.quality import EvaluationOptions, RowFacts
@@ -54,7 +54,6 @@ def check_plan(
         limited, batch_size=plan.batch_size, seed=runtime.seed,
         label_column=facts.columns.get("labels"), group_column=facts.columns.get("group"),
     )  # fmt: skip
-    require_measured(gates, settings)
     if baseline is not None:
         baseline.require_comparable(settings, rows, baseline_name)
     (evaluation,) = evaluate_plans([plan], embeddings, facts, options, runtime)

@@ -1,5 +1,6 @@
 """`judge`: decide whether an evaluation meets the gates."""
 
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -136,8 +137,13 @@ def number(value: float) -> str:
 def _verdict(gate: Gate, evaluation: Mapping[str, Any], baseline: Baseline | None) -> Verdict:
     value = value_of(evaluation, gate.metric)
     if value is None:
-        raise InputError(f"{gate.name}: {gate.metric} is undefined for this plan; leave it out")
+        raise InputError(
+            f"{gate.name}: {gate.metric} is undefined for this plan; leave it out "
+            "(docs/metrics.md says which option it needs)"
+        )
     before = None if baseline is None else value_of(baseline.evaluation, gate.metric)
+    if not isinstance(before, int | float) or abs(before) > sys.float_info.max:
+        before = None  # nothing has checked the numbers in the file
     if gate.kind == "fail-regress" and before is None:
         raise InputError(
             f"{gate.name}: the baseline has no {gate.metric}; leave it out, or write a baseline "

@@ -16,10 +16,6 @@ from batchplan.quality.measured import Measured
 HEADLINE = "guard.gap_reduction"
 ALL_PAIRS = "gap_reduction"  # used if there is no guard
 
-_LABELS = ("label_column",)
-_GROUPS = ("group_column",)
-_GUARD = ("guard", "group_column")
-
 
 class Column(NamedTuple):
     """A metric as a column of a table that has a line for each plan.
@@ -49,7 +45,6 @@ class Metric:
         format: its text, as in `str.format`: ``{}`` is the metric, a name in braces another
             metric. ``share`` is one more format specification (see `percent`).
         meaning: what it is, in a few words.
-        needs: options; the metric is measured only if at least one of them is set.
         compute: its formula, unless it is a field of `Evaluation`; None where undefined.
         column: how tables of several plans show it; None if they do not.
     """
@@ -59,7 +54,6 @@ class Metric:
     better: Literal["higher", "lower"] | None
     format: str
     meaning: str
-    needs: tuple[str, ...] = ()
     compute: Callable[[Measured], float | None] | None = None
     column: Column | None = None
 
@@ -183,17 +177,17 @@ _TEXT = _Text()
 _PERCENTILES = "  ".join(f"{p}%: {{similarity_percentiles.{p}:.3f}}" for p in PERCENTS)
 
 
-def _same(kind: str, noun: str, needs: tuple[str, ...]) -> list[Metric]:
+def _same(kind: str, noun: str) -> list[Metric]:
     """Return the metrics of the false negatives by a kind of label."""
     key = f"false_negatives.{kind}"
     return [
         Metric(
             f"{key}.rate", f"negatives of the same {noun}", "lower",
             f"{{:share}} ({{{key}.rate_random:share}} at random, ratio {{{key}.ratio:.2f}})",
-            f"share of the pairs of a batch with the same {noun}", needs,
+            f"share of the pairs of a batch with the same {noun}",
             column=Column(f"same {noun}", "{:.2%}", f"{{{key}.rate_random:.2%}}"),
         ),
-        Metric(f"{key}.ratio", "", "lower", "{:.2f}", "the former over that at random", needs),
+        Metric(f"{key}.ratio", "", "lower", "{:.2f}", "the former over that at random"),
     ]  # fmt: skip
 
 
@@ -230,31 +224,31 @@ METRICS: dict[str, Metric] = {
                "mean softmax probability of the positive in the batch; lower is harder"),
         Metric("similarity_percentiles.50", "in-batch similarity", None, _PERCENTILES,
                "percentiles of the similarities of all negatives"),
-        *_same("labels", "label", _LABELS),
-        *_same("group", "group", _GROUPS),
+        *_same("labels", "label"),
+        *_same("group", "group"),
         Metric("guard.broken", "pairs that break the guard", "lower",
                "{:,} of {guard.pairs:,} ({guard.broken_share:share}, "
                "{guard.broken_share_random:share} at random)",
-               "pairs of a batch that are likely false negatives", _GUARD),
-        Metric("guard.broken_share", "", "lower", "{:share}", "share of such pairs", _GUARD,
+               "pairs of a batch that are likely false negatives"),
+        Metric("guard.broken_share", "", "lower", "{:share}", "share of such pairs",
                column=Column("broken", "{:.2%}", "{guard.broken_share_random:.2%}")),
         Metric("guard.rows_affected", "why they break it", "lower",
                "{guard.by.similarity:,} by similarity, {guard.by.group:,} by group, "
                "{guard.by.duplicate:,} by duplicate; {:,} rows",
-               "such pairs by reason, and the rows in any of them", _GUARD),
+               "such pairs by reason, and the rows in any of them"),
         Metric("guard.mined.broken", "of them by a mined negative", None,
                "{:,}: that of one row is too similar to the anchor of the other",
-               "such pairs that only a mined negative makes", _GUARD),
+               "such pairs that only a mined negative makes"),
         Metric("guard.mined.false", "false mined negatives", None,
                "{:,} of {guard.mined.negatives:,}, in {guard.mined.rows_affected:,} rows: too "
                "similar to their own anchor",
-               "mined negatives that are likely positives of their own row", _GUARD),
-        Metric("guard.loss_train", "", "higher", "{:.4f}", "loss without such pairs", _GUARD),
-        Metric("guard.gap", "", "lower", "{:z.4f}", "gap without such pairs", _GUARD),
+               "mined negatives that are likely positives of their own row"),
+        Metric("guard.loss_train", "", "higher", "{:.4f}", "loss without such pairs"),
+        Metric("guard.gap", "", "lower", "{:z.4f}", "gap without such pairs"),
         Metric("guard.gap_reduction", "gap reduction, without them", "higher",
                "{:z.1%} (loss {guard.loss_train:.4f})", "the gap reduction over all other pairs",
-               _GUARD, column=Column("allowed", "{:z.1%}", "0.0%",
-                                     "of the gap is closed among true negatives")),
+               column=Column("allowed", "{:z.1%}", "0.0%",
+                             "of the gap is closed among true negatives")),
         Metric("coverage.rows_seen", "rows in the plan", "higher",
                "{:,} ({coverage.share_seen:.1%}), {coverage.repeats:,} repeats, none more than "
                "{coverage.most_repeated:,} times", "distinct rows of the epoch"),

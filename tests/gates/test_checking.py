@@ -72,7 +72,9 @@ def test_against_a_baseline(embeddings, plan):
 
 
 def test_a_metric_that_is_not_measured(embeddings, plan):
-    with pytest.raises(InputError, match="only measured with --label-column"):
+    with pytest.raises(
+        InputError, match=r"is undefined for this plan; leave it out \(docs/metrics\.md"
+    ):
         check_plan(
             plan, embeddings, RowFacts(), [fail_over("false_negatives.labels.rate=1")], OPTIONS, CPU
         )
