@@ -11,7 +11,6 @@ from batchplan.extras import missing_told
 from batchplan.text import one_line
 
 _LEFT = "style='text-align:left'"
-_NAMES, _BARS, _LINE = 190, 120, 18  # widths of names and bars, and the height of a line, in pixels
 
 
 def table(lines: Iterable[Sequence[str]], heads: Sequence[str] = ()) -> str:
@@ -27,20 +26,6 @@ def table(lines: Iterable[Sequence[str]], heads: Sequence[str] = ()) -> str:
         for name, *cells in lines
     )
     return f"<table>{head}{''.join(rows)}</table>"
-
-
-def bars(lines: Iterable[tuple[str, str, float]], title: str) -> str:
-    """An SVG picture with a line for each bar. All texts are escaped.
-
-    Args:
-        lines: the name, the text after the bar, and the length of the bar from 0 to 1.
-        title: describes the picture.
-    """
-    drawn = [_bar(place * _LINE, *line) for place, line in enumerate(lines)]
-    return (
-        f"<svg width='{_NAMES + _BARS + 90}' height='{len(drawn) * _LINE}' role='img' "
-        f"fill='currentColor' font-size='12'><title>{_safe(title)}</title>{''.join(drawn)}</svg>"
-    )
 
 
 def figures(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
@@ -62,15 +47,6 @@ def frame(columns: Any) -> Any:
     with missing_told():
         pandas = import_module("pandas")
     return pandas.DataFrame(columns)
-
-
-def _bar(top: int, name: str, text: str, length: float) -> str:
-    width = _BARS * min(max(length, 0.0), 1.0)
-    return (
-        f"<text x='0' y='{top + 13}'>{_safe(name)}</text>"
-        f"<rect x='{_NAMES}' y='{top + 4}' width='{width:.1f}' height='10' opacity='.5'/>"
-        f"<text x='{_NAMES + width + 4:.1f}' y='{top + 13}'>{_safe(text)}</text>"
-    )
 
 
 def _head(text: str) -> str:

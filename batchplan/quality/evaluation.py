@@ -5,30 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from batchplan.notebooks import bars, figures, frame, table
+from batchplan.notebooks import figures, frame, table
 from batchplan.quality.coverage import Coverage
 from batchplan.quality.false_negatives import FalseNegatives
 
 if TYPE_CHECKING:
     from batchplan.quality.guard.limits import LimitSource
-
-# The main figures by name in `Evaluation.to_dict`, in the words of the glossary. The losses share a
-# scale.
-_LOSSES = {
-    "loss_random": "loss, random batches",
-    "loss_train": "loss, this plan",
-    "loss_oracle": "loss, oracle",
-    "loss_global": "loss, all rows",
-}
-_SHARES = {
-    "guard.gap_reduction": "hardness",
-    "gap_reduction": "gap reduction",
-    "oracle_share": "way to the oracle",
-    "hard_negative_recall.1": "hardest negatives met",
-    "guard.broken_share": "likely false negatives",
-    "guard.broken_share_random": "the same, random batches",
-    "coverage.share_seen": "rows in the plan",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,26 +191,15 @@ class Evaluation:
         return frame({**named, "standard_error": errors})
 
     def __repr__(self) -> str:
-        """The main figures, a line each."""
-        lines = [f"{text:25} {shown:>7}" for text, shown, _ in self._main_figures()]
-        return "\n".join(
-            [f"Evaluation of {self.num_batches:,} batches of {self.batch_size:,}", *lines]
-        )
+        """The batches, then a line for each metric with a label."""
+        return "\n".join(f"{name:31} {text}" for name, text in self._lines())
 
     def _repr_html_(self) -> str:
-        """A table of what was measured, and a bar for each of the main figures."""
-        facts = [
-            ("batches", f"{self.num_batches:,} of {self.batch_size:,}"),
-            ("rows", f"{self.num_rows:,}" + ", each once" * self.partitions_rows),
-            ("temperature", f"{self.temperature:g}"),
-            ("similarity", self.similarity),
-        ]
-        return table(facts) + bars(self._main_figures(), "The main figures of the plan")
+        """The same as a table."""
+        return table(self._lines())
 
-    def _main_figures(self) -> list[tuple[str, str, float]]:
-        """Names and texts of the main figures, and the lengths of their bars."""
-        found = dict(figures(self.to_dict()))
-        most = max(self.loss_global, self.loss_oracle, 1e-9)
-        losses = [(text, f"{found[key]:.3f}", found[key] / most) for key, text in _LOSSES.items()]
-        shares = [(text, found[name]) for name, text in _SHARES.items() if name in found]
-        return losses + [(text, f"{100 * share:.3g}%", share) for text, share in shares]
+    def _lines(self) -> list[tuple[str, str]]:
+        from batchplan.quality.metrics import METRICS, about, texts  # which imports this module
+
+        shown = [(METRICS[name].label, text) for name, text in texts(self).items()]
+        return [("batches", about(self)), *shown]
