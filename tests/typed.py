@@ -26,7 +26,6 @@ def accepted(x: Any, y: Any) -> None:
     )
     assert_type(plan.to_dict(), dict[str, Any])
     print(plan == plan, found.to_pandas()["value"])
-    plan.save_card("folder", repository="me/plans", file="plan.npz", dataset="me/pairs")
     batchplan.refine(plan, x, y, passes=2, neighbors=9)
     assert_type(batchplan.mine_negatives(x, y, per_row=3), batchplan.Negatives)
     batchplan.mine_negatives(x, y, planner="scns", level="class")

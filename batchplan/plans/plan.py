@@ -6,20 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import index
-from pathlib import Path
 from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from batchplan.errors import InputError
-from batchplan.files.atomic import write_files
 from batchplan.files.inputs import PathLike
 from batchplan.notebooks import frame
 from batchplan.plans.batching import Batching
-from batchplan.plans.card import card_of
 from batchplan.plans.metadata import PlanMetadata
-from batchplan.plans.output import check_file
 from batchplan.plans.shown import html_of, summary
 from batchplan.plans.steps import cut_order
 from batchplan.plans.storage import batches_digest, check_parts, read_plan, write_plan
@@ -238,39 +234,6 @@ class Plan:
         """
         parts = self.rows, self.batch_offsets, self.metadata
         write_plan(parts, path, force=force, ids=ids, inputs=inputs)
-
-    def save_card(
-        self,
-        folder: PathLike,
-        *,
-        repository: str,
-        file: str,
-        dataset: str,
-        model: str | None = None,
-        force: bool = False,
-    ) -> None:
-        """Write ``README.md``, the card of a repository of the Hugging Face Hub that has this plan:
-        the data set, how to train on the plan, and how it was made.
-
-        Args:
-            folder: the local folder of the repository.
-            repository: its name on the Hub, such as ``user/plans``.
-            file: the path of the plan in it, such as ``epoch-0.npz``.
-            dataset: the name of the data set whose rows were planned.
-            model: the name of the model whose vectors were used; None leaves it out.
-            force: whether an existing card may be replaced.
-
-        Raises:
-            InputError: a name that no repository or file can have, or a card that exists already.
-            OutputError: writing failed.
-        """
-        text = card_of(
-            self.metadata, self.num_batches, repository=repository, file=file, dataset=dataset,
-            model=model,
-        )  # fmt: skip
-        path = Path(folder) / "README.md"
-        check_file(path, force, [])
-        write_files({path: text.encode()})
 
     @classmethod
     def load(
