@@ -64,8 +64,8 @@ def materialize(
     from batchplan.cli.console import Watch
     from batchplan.materialize import write_in_order
     from batchplan.materialize.manifest import NAME
-    from batchplan.plans.formats.negatives import is_negatives
     from batchplan.plans.formats.parquet import entry_ids
+    from batchplan.plans.negatives import is_negatives
     from batchplan.plans.output import check_folder
 
     check_folder(output, NAME, force=force, inputs=[plan, *data])

@@ -62,7 +62,7 @@ def load_plan(path: str, batch_size: int | None, num_rows: int) -> Plan:
         InputError: it is a table of negatives, or as `Plan.load`.
     """
     from batchplan.plans import Plan
-    from batchplan.plans.formats.negatives import is_negatives
+    from batchplan.plans.negatives import is_negatives
 
     if is_negatives(path):
         raise InputError(

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from batchplan.errors import InputError
 from batchplan.files.atomic import write_files
 from batchplan.files.inputs import PathLike
 from batchplan.files.remote import no_url
-from batchplan.plans.formats import negatives
-from batchplan.plans.formats.negatives import Arrays
+from batchplan.plans.formats.contents import document_bytes, parse_document
+from batchplan.plans.formats.parquet import has_metadata, ids_from, opened
 from batchplan.plans.metadata import PlanMetadata
 from batchplan.plans.output import check_output
 from batchplan.plans.validation import check_range
 from batchplan.typing import Int64Array
+
+_SUFFIX = ".parquet"
+_KEY = b"batchplan-negatives"
+_ROW_GROUP = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,11 +49,26 @@ class Negatives:
     metadata: PlanMetadata
 
     def __post_init__(self) -> None:
-        for name in negatives.NAMES:
+        for name in ("anchors", "negatives"):
             view = np.ascontiguousarray(getattr(self, name), np.int64).view()
             view.flags.writeable = False
             object.__setattr__(self, name, view)
-        _check(self, "negatives")
+        anchors, rows, num_rows = self.anchors, self.negatives, self.metadata.num_rows
+        shape = rows.shape
+        if len(shape) != 2 or 0 in shape or shape[0] != len(anchors):
+            raise InputError(
+                f"negatives: got shape {shape} for {len(anchors)} anchors, expected (n, M)"
+            )
+        check_range(anchors, num_rows, "negatives, anchors")
+        check_range(rows.ravel(), num_rows, "negatives, negatives")
+        if len(np.unique(anchors)) != len(anchors):
+            raise InputError("negatives: an anchor occurs twice, expected each once")
+        own = (rows == anchors[:, None]).any(axis=1)
+        ordered = np.sort(rows, axis=1)
+        twice = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
+        for wrong, problem in ((own, "is its own negative"), (twice, "has a negative twice")):
+            if wrong.any():
+                raise InputError(f"negatives: row {anchors[wrong.argmax()]} {problem}; plan again")
 
     @property
     def per_anchor(self) -> int:
@@ -57,11 +80,13 @@ class Negatives:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the rows."""
-        return negatives.digest(self._arrays())
-
-    def _arrays(self) -> Arrays:
-        return {name: getattr(self, name) for name in negatives.NAMES}
+        """SHA-256 over names, shapes and values."""
+        hasher = hashlib.sha256()
+        for name in ("anchors", "negatives"):
+            values = getattr(self, name)
+            hasher.update(f"{name} {values.shape}".encode())
+            hasher.update(values.astype("<i8", copy=False).data)
+        return hasher.hexdigest()
 
     def save(
         self,
@@ -73,8 +98,8 @@ class Negatives:
     ) -> None:
         """Write the table as Parquet; the same table gives the same bytes.
 
-        Columns: ``row`` int64, ``negatives`` list<int64>, and ``id`` of the anchor if there are
-        ids.
+        Columns: ``row`` int64, ``negatives`` fixed_size_list<int64>, and ``id`` of the anchor
+        if there are ids.
 
         Args:
             path: a file with the suffix ``.parquet``.
@@ -87,9 +112,18 @@ class Negatives:
             OutputError: writing failed; existing files are unchanged.
         """
         check_table_output(path, force=force, inputs=inputs)
-        arrays = self._arrays()
-        document = {**self.metadata.to_dict(), "digest": self.digest}
-        write_files({Path(path): lambda stream: negatives.write(stream, arrays, document, ids)})
+        flat = pa.array(self.negatives.ravel())
+        columns: dict[str, Any] = {
+            "row": self.anchors,
+            "negatives": pa.FixedSizeListArray.from_arrays(flat, self.per_anchor),
+        }
+        if ids is not None:
+            columns["id"] = ids_from(ids, self.metadata.num_rows).take(pa.array(self.anchors))
+        document = document_bytes({**self.metadata.to_dict(), "digest": self.digest})
+        table = pa.table(columns).replace_schema_metadata({_KEY: document})
+        write_files(
+            {Path(path): lambda stream: pq.write_table(table, stream, row_group_size=_ROW_GROUP)}
+        )
 
     @classmethod
     def load(cls, path: PathLike) -> Negatives:
@@ -98,13 +132,21 @@ class Negatives:
         Raises:
             InputError: the file is missing or broken, is not such a table, or was edited.
         """
-        arrays, document = negatives.read(no_url(path))
+        with opened(no_url(path), "a table of negatives") as file:
+            stored = (file.schema_arrow.metadata or {}).get(_KEY)
+            if stored is None:
+                raise InputError(
+                    f"{path}: is not a table of negatives, as the planners scns and hardneg write; "
+                    "is it a plan or embeddings?"
+                )
+            columns = file.read(columns=["row", "negatives"])
+        document = parse_document(stored, str(path))
         metadata = PlanMetadata.from_dict(document, where=str(path))
         try:
-            table = cls(**arrays, metadata=metadata)
+            table = cls(*_arrays(columns), metadata)
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
-        if document.get("digest") != negatives.digest(arrays):
+        if document.get("digest") != table.digest:
             raise InputError(
                 f"{path}: the metadata belong to other negatives (the digest differs), so the file "
                 "was edited; plan again"
@@ -120,6 +162,13 @@ class Negatives:
         self.metadata.require_match(num_rows, fingerprint, "negatives")
 
 
+def is_negatives(path: PathLike) -> bool:
+    """Return whether a file is a table of negatives, judged by its suffix and its metadata; raises
+    InputError for a URL."""
+    file = no_url(path)
+    return file.suffix.lower() == _SUFFIX and os.path.isfile(file) and has_metadata(file, _KEY)
+
+
 def check_table_output(
     path: PathLike, *, force: bool = False, inputs: Sequence[PathLike] = ()
 ) -> None:
@@ -128,26 +177,31 @@ def check_table_output(
     Raises:
         InputError: a suffix other than ``.parquet``, or as `check_output`.
     """
-    if no_url(path).suffix.lower() != negatives.SUFFIX:
+    if no_url(path).suffix.lower() != _SUFFIX:
         raise InputError(
-            f"{path}: a table of negatives needs the suffix {negatives.SUFFIX}; rename it, or make "
+            f"{path}: a table of negatives needs the suffix {_SUFFIX}; rename it, or make "
             "a plan of batches with --as-batches"
         )
     check_output(path, force=force, inputs=inputs)
 
 
-def _check(table: Negatives, where: str) -> None:
-    anchors, rows = table.anchors, table.negatives
-    shape = rows.shape
-    if len(shape) != 2 or 0 in shape or shape[0] != len(anchors):
-        raise InputError(f"{where}: got shape {shape} for {len(anchors)} anchors, expected (n, M)")
-    check_range(anchors, table.metadata.num_rows, f"{where}, anchors")
-    check_range(rows.ravel(), table.metadata.num_rows, f"{where}, negatives")
-    if len(np.unique(anchors)) != len(anchors):
-        raise InputError(f"{where}: an anchor occurs twice, expected each once")
-    own = (rows == anchors[:, None]).any(axis=1)
-    ordered = np.sort(rows, axis=1)
-    twice = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
-    for wrong, problem in ((own, "is its own negative"), (twice, "has a negative twice")):
-        if wrong.any():
-            raise InputError(f"{where}: row {anchors[wrong.argmax()]} {problem}; plan again")
+def _arrays(table: pa.Table) -> tuple[Int64Array, Int64Array]:
+    """Return the anchors (n,) and their negatives (n, M).
+
+    Raises:
+        InputError: other columns than `Negatives.save` writes, or nulls.
+    """
+    kinds = table.schema.types
+    size = next((kind.list_size for kind in kinds if isinstance(kind, pa.FixedSizeListType)), 1)
+    expected = pa.schema({"row": pa.int64(), "negatives": pa.list_(pa.int64(), size)})
+    if not table.schema.equals(expected):
+        got = ", ".join(f"{field.name} {field.type}" for field in table.schema) or "neither"
+        raise InputError(
+            f"got {got}, expected the columns row int64 and negatives fixed_size_list<int64>; plan "
+            "again"
+        )
+    anchors, lists = (column.combine_chunks() for column in table.columns)
+    rows = lists.flatten()
+    if anchors.null_count or lists.null_count or rows.null_count:
+        raise InputError("got nulls in row or negatives, expected none; plan again")
+    return anchors.to_numpy(), rows.to_numpy().reshape(len(lists), size)

@@ -28,8 +28,7 @@ from batchplan.data import load_embeddings, load_labels
 from batchplan.errors import InputError, ResourceError
 from batchplan.gates import Baseline, comparable_settings
 from batchplan.plans import Batching, Plan, is_plan
-from batchplan.plans.formats.negatives import is_negatives
-from batchplan.plans.negatives import Negatives
+from batchplan.plans.negatives import Negatives, is_negatives
 from batchplan.quality import EvaluationOptions, evaluate
 from batchplan.text import one_line
 from batchplan.training import Recorder

@@ -9,13 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from batchplan import InputError, Negatives, Plan
-from batchplan.plans import Batching, PlanMetadata, is_plan
-from batchplan.plans.formats import negatives
-from batchplan.plans.formats.negatives import is_negatives
+from batchplan.plans import Batching, PlanMetadata, is_plan, negatives
+from batchplan.plans.negatives import is_negatives
 
 METADATA = PlanMetadata(
     planner="scns", seed=3, batch_size=2, num_rows=5, partitions_rows=False, fingerprint="b2:0"
 )
+
+LISTS = pa.list_(pa.int64(), 2)
 
 
 def table(**changes):
@@ -50,7 +51,7 @@ def test_columns(tmp_path):
     table().save(tmp_path / "a.parquet", ids=np.array(list("abcde")))
     found = pq.read_table(tmp_path / "a.parquet")
     assert found["row"].type == pa.int64()
-    assert found["negatives"].type == pa.list_(pa.int64())
+    assert found["negatives"].type == pa.list_(pa.int64(), 2)
     assert found["negatives"].to_pylist() == [[1, 2], [0, 4], [3, 2]]
     assert found["id"].to_pylist() == ["a", "b", "e"]
     assert json.loads(found.schema.metadata[b"batchplan-negatives"])["planner"] == "scns"
@@ -98,18 +99,19 @@ def rewrite(path, **columns):
 @pytest.mark.parametrize(
     ("columns", "says"),
     [
-        ({"negatives": None}, "no column 'negatives'"),
-        ({"negatives": pa.array([[1], [0, 4, 2], [3, 2]])}, "lists of equal length"),
-        ({"negatives": pa.array([[1, 2], None, [3, 2]])}, "no nulls"),
-        ({"negatives": pa.array([1, 2, 3])}, "got int64, expected lists of int64"),
+        ({"negatives": None}, "got row int64, expected the columns row int64 and negatives"),
+        ({"negatives": pa.array([[1], [0, 4, 2], [3, 2]])}, "negatives list<.*, expected"),
+        ({"negatives": pa.array([[1, 2], None, [3, 2]], LISTS)}, "got nulls"),
+        ({"negatives": pa.array([[1, 2], [0, None], [3, 2]], LISTS)}, "got nulls"),
+        ({"negatives": pa.array([1, 2, 3])}, "negatives int64, expected"),
         (
-            {"negatives": pa.array([[1.0, 2], [0, 4], [3, 2]])},
-            "got list<element: double>, expected",
+            {"negatives": pa.array([[1.0, 2], [0, 4], [3, 2]], pa.list_(pa.float64(), 2))},
+            "negatives fixed_size_list<.*double>.*, expected",
         ),
-        ({"row": pa.array([0, None, 4])}, "no nulls"),
+        ({"row": pa.array([0, None, 4])}, "got nulls"),
         ({"row": pa.array([0, 1, 3])}, "row 3 is its own negative"),
         ({"row": pa.array([1, 2, 4])}, "own negative|digest"),
-        ({"negatives": pa.array([[2, 1], [0, 4], [3, 2]])}, "the digest differs"),
+        ({"negatives": pa.array([[2, 1], [0, 4], [3, 2]], LISTS)}, "the digest differs"),
     ],
 )
 def test_edited_files(tmp_path, columns, says):
