@@ -100,17 +100,15 @@ class PlanMetadata(Batching):
             )
 
     @classmethod
-    def from_dict(cls, document: object, *, where: str = "plan metadata") -> PlanMetadata:
+    def from_dict(
+        cls, document: Mapping[str, Any], *, where: str = "plan metadata"
+    ) -> PlanMetadata:
         """Return the metadata from `to_dict`; unknown keys are ignored.
 
         Raises:
-            InputError: not an object, a newer format version, or a missing or wrong value;
-                ``where`` names the file.
+            InputError: a newer format version, or a missing or wrong value; ``where`` names the
+                file.
         """
-        if not isinstance(document, dict):
-            raise InputError(
-                f"{where}: got a JSON {type(document).__name__}, expected an object of metadata"
-            )
         format_version = document.get("format_version")
         if isinstance(format_version, int) and format_version > FORMAT_VERSION:
             raise InputError(

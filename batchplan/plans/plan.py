@@ -1,32 +1,52 @@
-"""A plan: row numbers in training order, cut into batches."""
+"""A plan: row numbers in training order, cut into batches.
+
+A format with a sidecar has two files, which cannot be replaced at once: a save renames the new
+sidecar, then the new rows. The digest in a sidecar says which rows it belongs to. If a load finds
+another digest, a save may be between its two renames, so the load reads both files again.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import index
+from pathlib import Path
 from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from batchplan.errors import InputError
+from batchplan.extras import missing_told
+from batchplan.files.atomic import Writer, write_files
 from batchplan.files.inputs import PathLike
+from batchplan.files.remote import no_url
+from batchplan.files.sidecar import sidecar_path
 from batchplan.notebooks import frame
 from batchplan.plans.batching import Batching
+from batchplan.plans.formats import format_of
+from batchplan.plans.formats.contents import document_bytes
 from batchplan.plans.metadata import PlanMetadata
+from batchplan.plans.output import STDOUT, check_output
 from batchplan.plans.shown import html_of, summary
-from batchplan.plans.steps import cut_order
-from batchplan.plans.storage import batches_digest, check_parts, read_plan, write_plan
+from batchplan.plans.steps import check_steps, cut_order
+from batchplan.plans.storage import derived_metadata, read_files, stored_offsets, write_stdout
 from batchplan.plans.validation import (
-    check_batch_size,
+    check_batches_distinct,
+    check_offsets,
     check_partition,
     check_range,
     is_partition,
+    regular_offsets,
     widen,
 )
 from batchplan.typing import Int64Array
+
+_PAUSES = (0.01, 0.02, 0.04, 0.08, 0.0)  # seconds; a save renames its two files at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +115,6 @@ class Plan:
                 than devices.
         """
         rows = widen(np.asarray(order), "order")
-        check_batch_size(batching.batch_size, num_rows, "plan")
         check_range(rows, num_rows, "order")
         check_partition(rows, num_rows, "order")
         if batching.batch_order == "planned":
@@ -103,8 +122,7 @@ class Plan:
         elif generator is None:
             raise InputError("batch order: shuffled needs a random generator, got none")
         rows, offsets = cut_order(rows, batching, generator)
-        whole = is_partition(rows, num_rows)
-        return cls(rows, offsets, PlanMetadata.stamped(batching, num_rows, whole, **facts))
+        return cls.from_batches(rows, offsets, batching, num_rows=num_rows, **facts)
 
     @classmethod
     def from_batches(
@@ -131,12 +149,12 @@ class Plan:
         """
         entries = widen(np.asarray(rows), "rows")
         offsets = widen(np.asarray(batch_offsets), "batch offsets")
-        check_batch_size(batching.batch_size, num_rows, "plan")
         check_range(entries, num_rows, "rows")
         whole = is_partition(entries, num_rows)
         metadata = PlanMetadata.stamped(batching, num_rows, whole, **facts)
-        check_parts(entries, offsets, metadata, "plan")
-        return cls(entries, offsets, metadata)
+        plan = cls(entries, offsets, metadata)
+        plan._check("plan")
+        return plan
 
     @property
     def num_batches(self) -> int:
@@ -151,7 +169,10 @@ class Plan:
     def digest(self) -> str:
         """Identifies the plan: ``sha256:`` and 64 hex digits, of the rows and the batch offsets. It
         is stored in the plan's file."""
-        return batches_digest(self.rows, self.batch_offsets)
+        digest = hashlib.sha256()
+        for numbers in (self.rows, self.batch_offsets):
+            digest.update(numbers.astype("<i8", copy=False).data)
+        return f"sha256:{digest.hexdigest()}"
 
     def __len__(self) -> int:
         return self.num_batches
@@ -206,6 +227,7 @@ class Plan:
         metadata = replace(self.metadata, **changes)
         return Plan(self.rows, self.batch_offsets, metadata)
 
+    @missing_told()
     def save(
         self,
         path: PathLike,
@@ -232,10 +254,24 @@ class Plan:
             InputError: the path cannot be used (see `check_output`), or ids do not fit the data.
             OutputError: writing failed; the message says what became of existing files.
         """
-        parts = self.rows, self.batch_offsets, self.metadata
-        write_plan(parts, path, force=force, ids=ids, inputs=inputs)
+        if os.fspath(path) == STDOUT:
+            return write_stdout(self)
+        check_output(path, force=force, inputs=inputs)
+        path = Path(path)
+        form = format_of(path)
+        document = self.metadata.to_dict()
+        regular = regular_offsets(len(self.rows), self.batch_size)
+        if form.sidecar and not np.array_equal(self.batch_offsets, regular):
+            document["batch_offsets"] = self.batch_offsets.tolist()
+        document["digest"] = self.digest
+        files: dict[Path, Writer | bytes] = {}
+        if form.sidecar:
+            files[sidecar_path(path)] = document_bytes(document, indent=2) + b"\n"
+        files[path] = lambda stream: form.write(stream, self, document, ids)
+        write_files(files)
 
     @classmethod
+    @missing_told()
     def load(
         cls, path: PathLike, *, batch_size: int | None = None, num_rows: int | None = None
     ) -> Plan:
@@ -255,7 +291,63 @@ class Plan:
             InputError: the file is missing or broken, is not a plan, or disagrees with its
                 metadata or with the arguments.
         """
-        return cls(*read_plan(path, batch_size=batch_size, num_rows=num_rows))
+        path = no_url(path)
+        form = format_of(path)
+        home = str(sidecar_path(path) if form.sidecar else path)
+        for pause in _PAUSES if form.sidecar else (0.0,):
+            rows, offsets, document = read_files(path, form)
+            if document is None:
+                home = str(path)
+                metadata = derived_metadata(rows, offsets, batch_size, num_rows, home)
+            else:
+                metadata = PlanMetadata.from_dict(document, where=home)
+            if offsets is None:
+                offsets = stored_offsets(document, len(rows), metadata.batch_size, home)
+            plan = cls(rows, offsets, metadata)
+            if document is None or document.get("digest") == plan.digest:
+                break
+            time.sleep(pause)
+        else:
+            raise InputError(
+                f"{home}: the metadata belong to other rows or batches (the digest differs): a "
+                "save was cut short or a file was edited; plan again, or delete the metadata to "
+                "load the rows alone"
+            )
+        for name, expected, got, mend in (
+            ("batch size", batch_size, plan.batch_size, "leave it out, or choose the plan for it"),
+            (
+                "number of rows",
+                num_rows,
+                metadata.num_rows,
+                "give the data it was made for, or plan again",
+            ),
+        ):
+            if expected not in (None, got):
+                raise InputError(
+                    f"{home}: {name} of the plan is {got}, expected {expected}; {mend}"
+                )
+        plan._check(str(path))
+        return plan
+
+    def _check(self, where: str) -> None:
+        """Require that the rows and batches are valid and agree with the metadata.
+
+        Raises:
+            InputError: ``where`` begins the message.
+        """
+        rows, offsets, metadata = self.rows, self.batch_offsets, self.metadata
+        check_offsets(offsets, len(rows), where)
+        check_range(rows, metadata.num_rows, where)
+        largest = int(np.diff(offsets).max())
+        if largest > self.batch_size:
+            raise InputError(
+                f"{where}: got a batch of {largest} rows, expected at most {self.batch_size}"
+            )
+        check_steps(offsets, metadata.world_size, metadata.scope, where)
+        if metadata.partitions_rows:
+            check_partition(rows, metadata.num_rows, where)
+        else:
+            check_batches_distinct(rows, offsets, where)
 
     def require_match(self, num_rows: int, fingerprint: str | None) -> None:
         """Require that the plan was made for this data.

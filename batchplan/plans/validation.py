@@ -7,14 +7,6 @@ from batchplan.errors import InputError
 from batchplan.typing import Int64Array
 
 
-def check_batch_size(batch_size: int, num_rows: int, where: str) -> None:
-    """Require 2 <= batch_size <= num_rows: a batch of one row has no negatives."""
-    if not 2 <= batch_size <= num_rows:
-        raise InputError(
-            f"{where}: batch size {batch_size}, expected 2 to {num_rows} (the number of rows)"
-        )
-
-
 def widen(values: NDArray[np.generic], where: str) -> Int64Array:
     """Return the integers as int64.
 

@@ -54,7 +54,7 @@ def test_shared_options_are_refused_by_every_command(command, npy, refused):
     [
         ("temperature", "0", "temperature: got 0.0, expected a finite number"),
         ("random-trials", "1", "got 1, expected a number of at least 2"),
-        ("batch-size", "49", "batch size 49, expected 2 to 48"),
+        ("batch-size", "49", "batch size: got 49, expected at most the number of rows, 48"),
     ],
 )
 def test_values_that_evaluate_refuses(option, value, said, npy, refused):

@@ -196,13 +196,12 @@ def test_a_plan_appears_in_full_or_not_at_all(added, plan, tmp_path, monkeypatch
         plan.save(path)
     module = importlib.import_module(FORMATS[".csv"])
 
-    def torn(stream, contents):
+    def torn(stream, *_):
         stream.write(b"1,2")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(
-        module, "FORMAT", batchplan.plans.formats.PlanFormat(torn, module.read, True, True)
-    )
+    form = batchplan.plans.formats.PlanFormat(torn, module.read, True)
+    monkeypatch.setattr(module, "FORMAT", form)
     with pytest.raises(OutputError, match="No space left"):
         plan.save(path, force=True)
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before

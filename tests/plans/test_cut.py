@@ -111,7 +111,7 @@ def test_batch_size_that_is_none(batch_size):
 
 
 def test_batch_larger_than_the_data():
-    with pytest.raises(InputError, match="batch size 6, expected 2 to 5"):
+    with pytest.raises(InputError, match="batches of 6 take 6 rows per step, expected at most 5"):
         cut(range(5), 6)
 
 

@@ -40,8 +40,8 @@ def npy_bytes(values, **options):
         (npy_bytes(np.array([], dtype=int)), "shape (0,)"),
         (npy_bytes(np.array([0, 1], dtype=object)), "dtype object"),
         (npy_bytes(np.array([2**64 - 1, 1], dtype=np.uint64)), "which int64 cannot hold"),
-        (npy_bytes([0, 1, 2])[:-1], "23 bytes after the NPY header, expected 24"),
-        (npy_bytes([0, 1, 2]) + b"x", "25 bytes after the NPY header, expected 24"),
+        (npy_bytes([0, 1, 2])[:-1], "truncated or too long for shape (3,) and dtype int64"),
+        (npy_bytes([0, 1, 2]) + b"x", "truncated or too long for shape (3,) and dtype int64"),
     ],
 )
 def test_bad_npy(refused, tmp_path, content, message):
@@ -78,9 +78,9 @@ def test_npz_that_is_no_zip_or_lacks_members(refused, tmp_path):
     path.write_bytes(npy_bytes([0, 1]))
     refused(path, "not a readable NPZ")
     np.savez(path, rows=np.arange(4))
-    refused(path, "no member batch_offsets, expected rows, batch_offsets, metadata")
+    refused(path, "no item named 'batch_offsets.npy'", "save your own row numbers as .npy")
     np.savez(path, np.arange(4))
-    refused(path, "no member rows")
+    refused(path, "no item named 'rows.npy'")
 
 
 def test_npz_with_wrong_members(refused, tmp_path):
@@ -108,10 +108,10 @@ def test_encrypted_or_oddly_compressed_npz(refused, tmp_path):
     for at in find_all(content, b"PK\x01\x02"):  # the flags of each entry of the directory
         content[at + 8] |= 1
     path.write_bytes(content)
-    refused(path, "member rows", "is encrypted")
+    refused(path, "is encrypted")
     with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
         archive.writestr("rows.npy", npy_bytes([0, 1]))
-    refused(path, "compression method 14")
+    refused(path, "member rows", "write the plan again")
 
 
 def find_all(content, pattern):

@@ -3,24 +3,26 @@
 import json
 from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+import numpy as np
 
 from batchplan.errors import InputError
-from batchplan.plans.formats.contents import Contents, PlanFormat
+from batchplan.plans.formats.contents import Document, PlanFormat, Read
 from batchplan.plans.validation import integers_of
 from batchplan.typing import Int64Array
 
 
-def write(stream: BinaryIO, contents: Contents) -> None:
-    for batch in contents.batches():
+def write(stream: BinaryIO, plan: Any, document: Document, ids: Any) -> None:
+    for batch in plan.batches():
         stream.write(json.dumps(batch.tolist()).encode() + b"\n")
 
 
-def read(stream: BufferedReader, path: Path) -> Contents:
+def read(stream: BufferedReader, path: Path) -> Read:
     batches = [_parse(line, f"{path}, line {n}") for n, line in enumerate(stream, 1)]
     if not batches:
         raise InputError(f"{path}: is empty, expected one batch per line")
-    return Contents.of_batches(batches)
+    return np.concatenate(batches), np.cumsum([0, *map(len, batches)]), None
 
 
 def _parse(line: bytes, where: str) -> Int64Array:
@@ -36,4 +38,4 @@ def _parse(line: bytes, where: str) -> Int64Array:
     )
 
 
-FORMAT = PlanFormat(write, read, sidecar=True, holds_batches=True)
+FORMAT = PlanFormat(write, read, sidecar=True)

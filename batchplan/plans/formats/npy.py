@@ -7,28 +7,23 @@ from typing import IO, Any, BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy_format
-from numpy.typing import NDArray
 
 from batchplan.errors import InputError
 from batchplan.files.npy import read_npy_header
-from batchplan.plans.formats.contents import Contents, PlanFormat
+from batchplan.plans.formats.contents import Document, PlanFormat, Read
 from batchplan.plans.validation import narrow, widen
 from batchplan.typing import Int64Array
 
 
-def write(stream: BinaryIO, contents: Contents) -> None:
-    write_array(stream, narrow(contents.rows))
+def write(stream: BinaryIO, plan: Any, document: Document, ids: Any) -> None:
+    # np.save would write past Python's stream, and its errors do not say why.
+    rows = narrow(plan.rows)
+    npy_format.write_array_header_1_0(stream, npy_format.header_data_from_array_1_0(rows))
+    stream.write(rows.data)
 
 
-def read(stream: BufferedReader, path: Path) -> Contents:
-    return Contents(read_array(stream, os.fstat(stream.fileno()).st_size, str(path)))
-
-
-def write_array(stream: IO[bytes], values: NDArray[Any]) -> None:
-    """Write an array as NPY 1.0, little-endian on every machine."""
-    values = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
-    npy_format.write_array_header_1_0(stream, npy_format.header_data_from_array_1_0(values))
-    stream.write(values.data)
+def read(stream: BufferedReader, path: Path) -> Read:
+    return read_array(stream, os.fstat(stream.fileno()).st_size, str(path)), None, None
 
 
 def read_array(stream: IO[bytes], size: int, where: str) -> Int64Array:
@@ -52,20 +47,12 @@ def read_array(stream: IO[bytes], size: int, where: str) -> Int64Array:
             "array of integers with at least one entry; save row numbers with .astype('int64')"
         )
     expected = shape[0] * dtype.itemsize
-    got = size - stream.tell()
-    if got != expected:
+    data = stream.read(expected) if size - stream.tell() == expected else b""
+    if len(data) != expected:
         raise InputError(
-            f"{where}: {got} bytes after the NPY header, expected {expected} for shape {shape} and "
-            f"dtype {dtype}; the file is {'truncated' if got < expected else 'too long'}, write it "
-            "again"
-        )
-    data = stream.read(expected)
-    if len(data) < expected:
-        raise InputError(
-            f"{where}: {len(data)} bytes after the NPY header, expected {expected}; the file is "
-            "truncated, write it again"
+            f"{where}: is truncated or too long for shape {shape} and dtype {dtype}; write it again"
         )
     return widen(np.frombuffer(data, dtype=dtype), where)
 
 
-FORMAT = PlanFormat(write, read, sidecar=True, holds_batches=False)
+FORMAT = PlanFormat(write, read, sidecar=True)

@@ -12,7 +12,13 @@ import pyarrow.parquet as pq
 
 from batchplan.errors import InputError
 from batchplan.files.reading import changed_error, open_regular
-from batchplan.plans.formats.contents import Contents, PlanFormat, document_bytes, parse_document
+from batchplan.plans.formats.contents import (
+    Document,
+    PlanFormat,
+    Read,
+    document_bytes,
+    parse_document,
+)
 from batchplan.plans.validation import widen
 from batchplan.typing import Int64Array
 
@@ -20,17 +26,15 @@ _KEY = b"batchplan"
 _ROW_GROUP = 1 << 20
 
 
-def write(stream: BinaryIO, contents: Contents) -> None:
-    document = contents.document or {}
-    columns = {"batch": contents.batch_of_entry(), "row": contents.rows}
-    if contents.ids is not None:
-        ids = ids_from(contents.ids, document["num_rows"])
-        columns["id"] = ids.take(pa.array(contents.rows))
+def write(stream: BinaryIO, plan: Any, document: Document, ids: Any) -> None:
+    columns = {"batch": plan.batch_of_entry().astype(np.int64), "row": plan.rows}
+    if ids is not None:
+        columns["id"] = ids_from(ids, plan.metadata.num_rows).take(pa.array(plan.rows))
     table = pa.table(columns).replace_schema_metadata({_KEY: document_bytes(document)})
     pq.write_table(table, stream, row_group_size=_ROW_GROUP)
 
 
-def read(stream: BufferedReader, path: Path) -> Contents:
+def read(stream: BufferedReader, path: Path) -> Read:
     with _parquet(stream, path) as file:
         schema = file.schema_arrow
         if any(schema.names.count(name) != 1 for name in ("batch", "row")):
@@ -48,7 +52,7 @@ def read(stream: BufferedReader, path: Path) -> Contents:
     rows = widen(table["row"].to_numpy(), f"{path}, column row")
     stored = (schema.metadata or {}).get(_KEY)
     document = None if stored is None else parse_document(stored, str(path))
-    return Contents(rows, _offsets_of(batch, str(path)), document)
+    return rows, _offsets_of(batch, str(path)), document
 
 
 def entry_ids(path: Path, digest: str) -> pa.ChunkedArray | None:
@@ -135,4 +139,4 @@ def _offsets_of(batch: Int64Array, where: str) -> Int64Array:
     return np.append(starts, len(batch)).astype(np.int64)
 
 
-FORMAT = PlanFormat(write, read, sidecar=False, holds_batches=True, is_plan=has_metadata)
+FORMAT = PlanFormat(write, read, sidecar=False, is_plan=has_metadata)

@@ -2,26 +2,25 @@
 
 from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from batchplan.errors import InputError
-from batchplan.plans.formats.contents import Contents, PlanFormat
+from batchplan.plans.formats.contents import Document, PlanFormat, Read
 from batchplan.typing import Int64Array
 
 _BLOCK = 1 << 18  # rows formatted at once
 _READ_BYTES = 1 << 22  # of lines parsed at once
 
 
-def write(stream: BinaryIO, contents: Contents) -> None:
-    rows = contents.rows
-    for start in range(0, len(rows), _BLOCK):
-        numbers = rows[start : start + _BLOCK].tolist()
+def write(stream: BinaryIO, plan: Any, document: Document, ids: Any) -> None:
+    for start in range(0, len(plan.rows), _BLOCK):
+        numbers = plan.rows[start : start + _BLOCK].tolist()
         stream.write(("\n".join(map(str, numbers)) + "\n").encode())
 
 
-def read(stream: BufferedReader, path: Path) -> Contents:
+def read(stream: BufferedReader, path: Path) -> Read:
     blocks: list[Int64Array] = []
     done = 0
     while lines := stream.readlines(_READ_BYTES):
@@ -29,7 +28,7 @@ def read(stream: BufferedReader, path: Path) -> Contents:
         done += len(lines)
     if not blocks:
         raise InputError(f"{path}: is empty, expected one row number per line")
-    return Contents(np.concatenate(blocks))
+    return np.concatenate(blocks), None, None
 
 
 def _parse(lines: list[bytes], done: int, path: Path) -> Int64Array:
@@ -53,4 +52,4 @@ def _is_row(line: bytes) -> bool:
         return False
 
 
-FORMAT = PlanFormat(write, read, sidecar=True, holds_batches=False)
+FORMAT = PlanFormat(write, read, sidecar=True)
