@@ -1,6 +1,8 @@
 """Renders pictures as SVG and as PNG."""
 
+import base64
 import io
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +13,7 @@ from PIL import Image
 
 from batchplan.report.palette import STYLE
 
+_IMAGE = re.compile(rb"(?<=data:image/png;base64,)[^\"]+")  # in an SVG file
 _DOTS = 200  # per inch of a PNG; 72 are the pixels of the page
 
 
@@ -28,13 +31,21 @@ def to_svg(figure: Figure) -> bytes:
     """Return an SVG file; the same figure gives the same bytes."""
     stream = io.BytesIO()
     figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
-    return stream.getvalue()
+    return _IMAGE.sub(
+        lambda found: base64.b64encode(_reduced(base64.b64decode(found[0]))), stream.getvalue()
+    )
 
 
 def to_png(figure: Figure) -> bytes:
-    """Return a PNG file, whose palette of 256 colours saves two thirds of the size."""
-    drawn, reduced = io.BytesIO(), io.BytesIO()
-    figure.savefig(drawn, format="png", dpi=_DOTS)
-    with Image.open(drawn) as image:
-        image.convert("RGB").quantize(256).save(reduced, "PNG", optimize=True)
-    return reduced.getvalue()
+    """Return a PNG file."""
+    stream = io.BytesIO()
+    figure.savefig(stream, format="png", dpi=_DOTS)
+    return _reduced(stream.getvalue())
+
+
+def _reduced(png: bytes) -> bytes:
+    """Return a PNG file with a palette of 256 colours, which saves two thirds of the size."""
+    stream = io.BytesIO()
+    with Image.open(io.BytesIO(png)) as image:
+        image.convert("RGB").quantize(256).save(stream, "PNG", optimize=True)
+    return stream.getvalue()
