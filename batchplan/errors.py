@@ -5,15 +5,9 @@ expected, and how to fix it. The command line ends with an exit status for each 
 (`batchplan.cli.statuses`).
 """
 
-from batchplan.text import without_secrets
-
 
 class BatchplanError(Exception):
-    """The base of all errors; only the families below are raised. Messages name URLs as users wrote
-    them, but without keys, which must not reach a log."""
-
-    def __init__(self, message: str = "") -> None:
-        super().__init__(without_secrets(message))
+    """The base of all errors; only the families below are raised."""
 
 
 class InputError(BatchplanError, ValueError):

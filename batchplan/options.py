@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get
 
 from batchplan.errors import InputError
 from batchplan.extras import missing_told
-from batchplan.text import meant, public
+from batchplan.text import check_urls, meant
 
 MIN_TEMPERATURE = 1e-6  # below it float32 similarities over the temperature are only noise
 
@@ -107,10 +107,9 @@ def option(
 
 
 def shown(options: Any) -> dict[str, Any]:
-    """Return all options by field, without keys of URLs, to be shown and stored."""
-    return {
-        field.name: public(getattr(options, field.name)) for field in dataclasses.fields(options)
-    }
+    """Return all options by field, to be shown and stored."""
+    values = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
+    return {name: [*v] if isinstance(v, tuple) else v for name, v in values.items()}
 
 
 def recorded(options: Any) -> dict[str, Any]:
@@ -190,7 +189,8 @@ def check_options(options: Any) -> None:
     are in their range.
 
     Types are bool, int, float, str, a Literal, a list or dict of these, or a union of these and
-    None. Integers pass as floats, NumPy numbers as Python's, and tuples as lists.
+    None. Integers pass as floats, NumPy numbers as Python's, and tuples as lists. No text may be a
+    URL with keys.
 
     Raises:
         InputError: names the field, the value and what was expected.
@@ -200,8 +200,9 @@ def check_options(options: Any) -> None:
     for field in dataclasses.fields(options):
         value, hint = getattr(options, field.name), hints[field.name]
         label = field.name.replace("_", " ")
+        check_urls(value)
         if not _fits(value, hint):
-            raise InputError(f"{label}: got {public(value)!r:.80}, expected {_spell(hint)}")
+            raise InputError(f"{label}: got {value!r:.80}, expected {_spell(hint)}")
         limits = field.metadata.get("range")
         if limits and isinstance(value, Real) and not limits.holds(value):
             whole = isinstance(value, Integral) or not limits.finite

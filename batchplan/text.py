@@ -1,60 +1,65 @@
-"""Makes text from outside, such as paths and file contents, safe to print."""
+"""Makes text from outside, such as paths and file contents, safe to print, and refuses URLs with
+keys."""
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+from batchplan.errors import InputError
 
 # CI runners execute commands that they read in a log: "::" at the start of a line (GitHub),
 # "##[error]" or "##vso[...]" anywhere in a line (GitHub's older form, Azure).
 _COMMAND = re.compile(r"^( *):(?=:)|#(?=#\w*\[)")
 
+_URL = re.compile(r"([A-Za-z0-9+.-]{2,}):/+")  # with one "/" if a path has shortened it
+# A user without a password, or a container, of the file systems that have them.
+_USER = re.compile(r"(?:hdfs|viewfs|gs|gcs|abfss?)://[^/?#:@]+@", re.IGNORECASE)
+# Any "@", since a password may have any characters; a ":" before the first "/", without a port.
+_PASSWORD = re.compile(r"@|^[^/?#]*:(?!\d*(?:[/?#]|\Z))")
+# The parameters of pyarrow's file systems that hold no keys.
+_PARAMETERS = {
+    "allow_bucket_creation", "allow_bucket_deletion", "allow_delayed_open", "background_writes",
+    "blob_storage_authority", "buffer_size", "client_id", "credential_kind", "default_block_size",
+    "dfs_storage_authority", "enable_tls", "endpoint_override", "kerb_ticket", "project_id",
+    "region", "replication", "retry_limit_seconds", "scheme", "smart_defaults", "tenant_id",
+    "tls_ca_dir_path", "tls_ca_file_path", "tls_verify_certificates", "use_hdfs3", "user",
+}  # fmt: skip
 
-_URL = re.compile(r"[A-Za-z0-9+.-]{2,}:/+")  # with one "/" if a path has shortened it
-_LOCAL = "file:///"  # no user follows
-# A ":" before the first "/", and no port after it: a password with its "@" missing or cut off.
-_PASSWORD = re.compile(r"([A-Za-z0-9+.-]{2,}:/{1,2})[^\s/]*:(?!\d*(?:[\s/:,;)\"']|$)).*", re.DOTALL)
-_HIDDEN = "..."
 
+def keyed_url(text: str) -> str:
+    """Return the scheme of the first URL in a text that may have keys; "" if there is none.
 
-def without_secrets(text: str) -> str:
-    """Cut the URLs of a text to scheme, host and path, since the rest may be keys.
-
-    A key may have any characters, also a space, a "/" or a "?", so the end of a URL is not known.
-    From the first URL on, everything up to the last "@" and everything from the first "?" is left
-    out. Apply this to a name before it becomes part of a sentence.
+    A key may have any characters, so the end of a URL is not known: the rest of the text counts.
     """
-    urls = list(_URL.finditer(text))
-    if not urls:
-        return text
-    start = next((url.end() for url in urls if url[0].lower() != _LOCAL), len(text))
-    query, after_user = text.find("?", urls[0].end()), text.rfind("@") + 1
-    stop = query if 0 <= query < len(text) - 1 else len(text)
-    if after_user > stop:  # either may be part of the other
-        return text[: min(start, stop)] + _HIDDEN
-    shown = text[:stop]
-    if after_user > start:
-        # If more than a user may be missing, dots show it.
-        mark = f"{_HIDDEN} " if re.search(r"\s", text[start:after_user]) else ""
-        shown = text[:start] + mark + text[after_user:stop]
-    return _PASSWORD.sub(rf"\1{_HIDDEN}", shown)
+    for url in _URL.finditer(text):
+        start = _USER.match(text, url.start()) or url
+        rest = text[start.end() :]
+        names = {part.partition("=")[0] for part in rest.partition("?")[2].split("&")}
+        local = url[0].lower() == "file:///"  # no user follows
+        if names - {""} - _PARAMETERS or (_PASSWORD.search(rest) and not local):
+            return url[1]
+    return ""
 
 
-def without_urls(text: str) -> str:
-    """Cut a text after the scheme of its first URL.
+def check_urls(value: Any) -> None:
+    """Refuse URLs that may have keys, in a text, a path or JSON values. All others may be shown and
+    stored.
 
-    Use it for a text that may end within a URL: the rest may be part of a key.
+    Raises:
+        InputError: names no more than the scheme.
     """
-    url = _URL.search(text)
-    return text if url is None else text[: url.end()] + _HIDDEN
-
-
-def public(value: Any) -> Any:
-    """Apply `without_secrets` to all texts of a JSON value, which then may be stored and shown."""
-    if isinstance(value, str):
-        return without_secrets(value)
     if isinstance(value, Mapping):
-        return {public(key): public(inner) for key, inner in value.items()}
-    return [public(inner) for inner in value] if isinstance(value, list | tuple) else value
+        value = [*value, *value.values()]
+    if isinstance(value, list | tuple):
+        for inner in value:
+            check_urls(inner)
+    elif isinstance(value, str | os.PathLike) and (scheme := keyed_url(os.fspath(value))):
+        raise InputError(
+            f"{scheme}://...: got a URL with a password or unknown parameters, which logs and "
+            "other users of this machine can read, expected keys in the environment, such as "
+            "AWS_ACCESS_KEY_ID, or in ~/.aws (docs/formats.md); write @ in a path as %40"
+        )
 
 
 def one_line(text: str) -> str:

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import batchplan
-from batchplan.options import Range, recorded, shown
-from batchplan.planners import PLANNERS
+from batchplan.options import Range
 from batchplan.runtime import Runtime, parse_memory
 
 
@@ -86,11 +85,3 @@ def test_an_integer_may_be_too_large_for_a_float():
     assert Range(ge=0).holds(10**400)
     assert not Range(ge=0).holds(-(10**400))
     assert not Range(le=5).holds(10**400)
-
-
-def test_keys_in_urls_are_neither_shown_nor_kept():
-    url, fit = "s3://key:secret@bucket/t.parquet?scheme=http", "s3://bucket/t.parquet"
-    paths = {"label_table": url, "reference": ["x.npy", url]}
-    options = PLANNERS["partition"].options(group_column="group", **paths)
-    for values in (recorded(options), shown(options)):
-        assert (values["label_table"], values["reference"]) == (fit, ["x.npy", fit])

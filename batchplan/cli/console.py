@@ -25,7 +25,7 @@ from rich.text import Text
 
 from batchplan.cli.process import STARTED
 from batchplan.runtime import CHOICE, COMMAND, PLANNED, SCRATCH, WARNING
-from batchplan.text import clean, one_line, public, without_secrets
+from batchplan.text import clean, one_line
 
 _COMPILING = (
     "compiling kernels, once for an installation: 10 to 30 seconds for a plan; batchplan warmup "
@@ -37,7 +37,7 @@ _ALWAYS_NOTED = ("cost", CHOICE, COMMAND, SCRATCH)  # the user should know befor
 
 
 class _Console(Console):
-    """A console that removes unprintable text and keys of URLs.
+    """A console that removes unprintable text.
 
     `batchplan.cli.statuses` handles broken pipes.
     """
@@ -46,7 +46,7 @@ class _Console(Console):
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterator[Segment]:
         for segment in super().render(renderable, options):
-            shown = clean(without_secrets(segment.text))
+            shown = clean(segment.text)
             yield segment if segment.control else segment._replace(text=shown)
 
     def on_broken_pipe(self) -> None:
@@ -128,7 +128,7 @@ class Watch:
         in_a_log = name == PLANNED and not self.console.is_terminal  # a log has no progress bars
         usual = (name in _ALWAYS_NOTED or in_a_log) and not self._quiet
         if usual or self._verbose or name == WARNING:
-            self.console.print(Text(one_line(f"{name}: {public(value)}")), soft_wrap=True)
+            self.console.print(Text(one_line(f"{name}: {value}")), soft_wrap=True)
 
     def spent(self) -> dict[str, float]:
         """Return the seconds of wall time of ``start-up`` and of each stage.
@@ -185,7 +185,7 @@ def facts(rows: Iterable[tuple[str, str]], room: int | None = None) -> Text:
         room: the width of the terminal, at which values are folded between words. None for any
             width.
     """
-    pairs = [(one_line(name), without_secrets(value).split("\n")) for name, value in rows]
+    pairs = [(one_line(name), value.split("\n")) for name, value in rows]
     longest = max((len(name) for name, _ in pairs), default=0)
     width = None if room is None else max(room - 2 - longest, _NARROWEST)
     lines: list[tuple[Text, str]] = []

@@ -11,9 +11,8 @@ import typer
 
 from batchplan.errors import InputError
 from batchplan.files.inputs import is_glob
-from batchplan.files.remote import is_url, local_path, no_url
+from batchplan.files.remote import local_path, no_url
 from batchplan.options import UNIONS
-from batchplan.text import without_secrets
 
 _NEED_NOT_EXIST = ("resume", "model")  # a folder to make, and perhaps a name on the Hub
 
@@ -47,17 +46,6 @@ def check_no_urls(option: typer.CallbackParam, paths: str | list[str]) -> str | 
         no_url(name)
     check_paths(option, paths)
     return paths
-
-
-def check_text(option: typer.CallbackParam, value: Any) -> Any:
-    """Refuse a URL with keys: messages may repeat a text after it was cut, and show its keys."""
-    for text in value if isinstance(value, list) else [value]:
-        if isinstance(text, str) and is_url(text) and (got := without_secrets(text)) != text:
-            raise InputError(
-                f"{got}: is a URL, expected a path or a name as {option.name}; write files here, "
-                "and copy them"
-            )
-    return value
 
 
 def grouped(function: Callable[..., None]) -> Callable[..., None]:
@@ -131,7 +119,7 @@ def _shape(shown: Mapping[str, Any], words: tuple[str, ...] = ()) -> typer.model
         help=shown["help"] + f"  [{limits}]" * bool(limits),
         metavar=f"<{'|'.join(('int', *words))}>" if words else shown["metavar"],
         parser=number if words else None,
-        callback=check_paths if shown["kind"] == "path" else check_text,
+        callback=check_paths if shown["kind"] == "path" else None,
     )
     return shape
 

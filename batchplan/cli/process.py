@@ -12,7 +12,6 @@ import typer
 
 from batchplan.cli.output import show_warning
 from batchplan.cli.statuses import errors_reported, flush_output
-from batchplan.text import without_secrets
 
 # New objects before a run of the garbage collector. Libraries make hundreds of thousands while they
 # load, and none of these are garbage.
@@ -35,10 +34,10 @@ def run(work: Callable[[], object]) -> int:
         return ended.exit_code
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    except BaseException as error:
-        from traceback import format_exception
+    except BaseException:
+        from traceback import print_exc
 
-        sys.stderr.write("".join(map(without_secrets, format_exception(error))))
+        print_exc()
         return 1
     finally:
         flush_output()

@@ -7,15 +7,11 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
-from batchplan.text import without_secrets
-
 
 def spelled(
     command: str, arguments: Sequence[str], *groups: Any, always: Collection[str] = (), **more: str
 ) -> str:
     """Return a command line for a shell, with the options that differ from their defaults.
-
-    Keys of URLs are left out.
 
     Args:
         command: its name, such as ``partition``.
@@ -29,7 +25,7 @@ def spelled(
         words += _words(group, always)
     for name, value in more.items():
         words += [f"--{name}", value]
-    return shlex.join(map(without_secrets, words))
+    return shlex.join(words)
 
 
 def _words(options: Any, always: Collection[str]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 from batchplan.cli.output import say
 from batchplan.errors import BatchplanError, InputError, OutputError, ResourceError
 from batchplan.extras import refusal
-from batchplan.text import without_urls
+from batchplan.text import check_urls
 
 _INTERRUPTED = 130
 STATUSES = {InputError: 3, ResourceError: 4, OutputError: 5}
@@ -22,9 +22,10 @@ _MEND_MEMORY = "try fewer edges (--neighbors) or fewer rows, or free some memory
 class Commands(TyperGroup):
     """The group of commands; a failure becomes one line and an exit status."""
 
-    def make_context(self, *args: Any, **extra: Any) -> Any:
+    def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> Any:
         with errors_reported():
-            return super().make_context(*args, **extra)
+            check_urls(args)  # before a message can quote one, or a piece of it
+            return super().make_context(info_name, args, *more, **extra)
 
     def invoke(self, ctx: Any) -> Any:
         with errors_reported():
@@ -49,9 +50,6 @@ def errors_reported() -> Iterator[None]:
     except BaseException as error:
         ending = _ending(error)
         if ending is None:
-            if hasattr(error, "format_message"):  # of click, or typer's own click
-                said = without_urls(error.format_message())
-                error.format_message = lambda: said
             raise
         flush_output()
         status, line = ending

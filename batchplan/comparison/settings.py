@@ -15,6 +15,7 @@ from batchplan.options import check_names, paths_of, shown
 from batchplan.planners import PLANNERS
 from batchplan.planners.common.options import PlannerOptions
 from batchplan.plans.output import check_file, check_place
+from batchplan.text import check_urls
 
 USUAL = ("shuffled", "gcbs", "rwr", "scb", "partition")
 
@@ -39,7 +40,7 @@ class Setting:
     options: PlannerOptions
 
     def to_dict(self) -> dict[str, Any]:
-        """The setting as JSON values, without keys of URLs."""
+        """The setting as JSON values."""
         return {"name": self.name, "planner": self.planner, "options": shown(self.options)}
 
 
@@ -98,6 +99,7 @@ def make_setting(
         InputError: a name that no file can have, an unknown planner or option, an invalid value,
             or a planner that would make a table of negatives.
     """
+    check_urls([name, table])
     if not isinstance(table, Mapping) or not _NAME.fullmatch(name):
         raise InputError(
             f"{where}{name!r:.120}: expected a table, such as [partition], with a name of at most "

@@ -5,6 +5,7 @@ import pyarrow as pa
 from batchplan.data.arrow_types import id_type
 from batchplan.data.wanted import shown
 from batchplan.errors import InputError
+from batchplan.text import check_urls
 
 _DEFAULT_ID = "id"
 
@@ -29,6 +30,7 @@ def choose_ids(schema: pa.Schema, name: str | None, where: str, required: bool) 
 
 def require_column(schema: pa.Schema, name: str, where: str) -> None:
     """Refuse a name that the schema lacks or has more than once."""
+    check_urls(name)
     if (count := schema.names.count(name)) != 1:
         state = "there is no such column" if count == 0 else f"there are {count} of that name"
         raise InputError(f"{where}: column {name!r}: {state}; {columns_of(schema)}")

@@ -24,7 +24,6 @@ from batchplan.files.inputs import PathLike
 from batchplan.files.remote import ShardPath
 from batchplan.files.scratch import scratch_array, scratch_folder
 from batchplan.runtime import SCRATCH, WARNING, Observer, Runtime, format_bytes
-from batchplan.text import without_secrets
 
 if TYPE_CHECKING:  # arrays need no Arrow
     import pyarrow as pa
@@ -209,7 +208,7 @@ def _alone(
     """Return the warning if there is one matrix that may have been meant as pairs; else an empty
     text."""
     named = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    where = ", ".join(without_secrets(os.fspath(path)) for path in named[:3])
+    where = ", ".join(os.fspath(path) for path in named[:3])
     where += ", ..." * (len(named) > 3)
     paired = any("y" in source.sides for source in sources)
     if paired and single:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from batchplan.data.dtypes import BFLOAT16, fill, stored_dtype, widened
 from batchplan.data.matrix import RowMatrix, Shard, Side
 from batchplan.errors import InputError
-from batchplan.text import without_secrets
+from batchplan.text import check_urls
 
 _ARROW = ("__arrow_c_stream__", "__arrow_c_array__")
 
@@ -108,10 +108,10 @@ def _segment(array: NDArray[Any], where: str) -> NDArray[Any]:
 def _arrays(values: Any, where: str) -> Iterable[NDArray[Any]]:
     """Return the rows of a side, as one array or several."""
     if isinstance(values, str | os.PathLike):
-        got = without_secrets(os.fspath(values))
+        check_urls(values)
         raise InputError(
-            f"{where}: got the text {got!r:.80}, expected (N, d) numbers; files are read by "
-            "batchplan.load_embeddings"
+            f"{where}: got the text {os.fspath(values)!r:.80}, expected (N, d) numbers; files are "
+            "read by batchplan.load_embeddings"
         )
     if isinstance(values, np.ma.MaskedArray):
         raise InputError(f"{where}: got a masked array, expected an array without a mask; fill it")

@@ -11,7 +11,6 @@ from batchplan.data.load import NO_NEGATIVES, load_embeddings
 from batchplan.data.reference_options import ReferenceOptions
 from batchplan.errors import InputError
 from batchplan.runtime import Runtime
-from batchplan.text import without_secrets
 
 
 def load_reference(
@@ -33,7 +32,7 @@ def load_reference(
             "reference: given with mined negatives, but it has no vectors of these; leave out one "
             "of the two"
         )
-    where = f"reference {without_secrets(options.reference[0])}"
+    where = f"reference {options.reference[0]}"
     try:
         reference = load_embeddings(
             options.reference, options.reference_pair or None, negatives=NO_NEGATIVES,

@@ -18,7 +18,6 @@ from batchplan.files.inputs import (
 from batchplan.files.reading import readable
 from batchplan.files.remote import RemotePath, ShardPath, located
 from batchplan.files.saved_data import saved_files
-from batchplan.text import without_secrets
 
 
 def find_shards(inputs: PathLike | Sequence[PathLike], side: str) -> list[ShardPath]:
@@ -73,7 +72,7 @@ def find_files(
     """
     files: list[ShardPath] = []
     for item in items:
-        with readable(without_secrets(os.fspath(item))):
+        with readable(os.fspath(item)):
             files += _expand(locate(os.fspath(item)), expected, kind_of)
     by_kind = {kind_of(path): path for path in files}
     if len(by_kind) > 1:

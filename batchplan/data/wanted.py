@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from batchplan.errors import InputError
+from batchplan.text import check_urls
 
 _VECTORS = "vector columns (lists of float16 or float32) or matrices (F16, BF16 or F32)"
 
@@ -46,6 +47,7 @@ class Wanted:
             InputError: there are no vectors of a name, or the choice is ambiguous.
         """
         named = [name for name in (self.x, self.y) if name is not None]
+        check_urls(named)
         for name in named:
             if name not in vectors:
                 raise InputError(f"{where}: {name!r} is none of the {_VECTORS}; {held}")

@@ -17,6 +17,7 @@ from batchplan.embedding.options import EmbedOptions
 from batchplan.errors import InputError
 from batchplan.files.remote import no_url
 from batchplan.runtime import Runtime
+from batchplan.text import keyed_url
 
 _TASKS = ("query", "document")  # of models with a module for each
 
@@ -45,7 +46,9 @@ class SentenceEncoder:
         try:
             model = SentenceTransformer(name, device=str(device))
         except (OSError, ValueError, KeyError) as error:
-            reason = (str(error) or type(error).__name__).partition("\n")[0]
+            reason = str(error).partition("\n")[0]
+            if not reason or keyed_url(reason):  # the Hub redirects to URLs with signatures
+                reason = type(error).__name__
             raise InputError(
                 f"{name}: cannot be loaded by sentence-transformers ({reason:.300}); give the "
                 "folder of a model, or its name on the Hugging Face Hub"

@@ -6,7 +6,6 @@ from dataclasses import MISSING, dataclass
 
 from batchplan.errors import InputError
 from batchplan.options import check_options, option
-from batchplan.text import public
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +43,7 @@ class EmbedOptions:
         names = self.names
         if len(set(names)) != len(names) or "" in names:
             raise InputError(
-                f"columns: got {public(self.columns)!r:.80}, expected names that differ, joined by "
-                "commas"
+                f"columns: got {self.columns!r:.80}, expected names that differ, joined by commas"
             )
         for label, values in (("prompt", self.prompt), ("prompt text", self.prompt_text)):
             if values and len(values) != len(names):

@@ -11,17 +11,16 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from io import BufferedReader
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
-from urllib.parse import quote, unquote
 
 from batchplan.errors import BatchplanError, InputError
 from batchplan.files.reading import changed_error, open_regular, readable
-from batchplan.text import without_secrets
+from batchplan.text import check_urls
 
 _URL = re.compile(r"[A-Za-z0-9+.-]{2,}:/")
 _RANGE = 8 << 20  # bytes of a request; object stores are slow to begin, and fast once they do
@@ -29,9 +28,8 @@ _AT_ONCE = 8  # requests in flight
 _PATIENCE = "retry_limit_seconds"  # of Google's object store
 _EXPECTED = (
     "expected s3://, gs://, hdfs:// or another scheme of pyarrow's file systems, with special "
-    "characters of keys escaped (/ is %2F), and an at sign of a path (%40)"
+    "characters of a path escaped (a space is %20)"
 )
-_WHOLE = 4  # letters of a word of a key that is found in longer words too
 
 
 @dataclass(frozen=True)
@@ -39,22 +37,21 @@ class RemotePath:
     """A file or a folder, as it was when it was looked up.
 
     Attributes:
-        url: what the user gave, which says how to reach the file system. It may have keys, so it is
-            never shown; ``str()`` has no more than the scheme and the path, where "@" and "?" are
-            escaped, which `without_secrets` would take for the end or the beginning of keys.
+        url: what the user gave, which says how to reach the file system; ``str()`` has no more than
+            the scheme and the path.
         path: within the file system, such as ``bucket/shards/0.npy``.
         kind: ``File``, ``Directory``, or another name of pyarrow.fs.FileType.
         size, written: of a file, in bytes and ns.
     """
 
-    url: str = field(repr=False)
+    url: str
     path: str
     kind: str = "NotFound"
     size: int = 0
     written: int = 0
 
     def __str__(self) -> str:
-        return f"{self.url.partition(':')[0]}://{_escaped(self.path.replace('%', '%25'))}"
+        return f"{self.url.partition(':')[0]}://{self.path}"
 
     def __truediv__(self, name: str) -> RemotePath:
         return RemotePath(self.url, f"{self.path}/{name}").now()
@@ -116,12 +113,7 @@ class RemotePath:
         with file:
             if file.size() != self.size:  # known without another request
                 raise changed_error(self, f"{file.size()} bytes, before {self.size}")
-            try:
-                yield file
-            except OSError as error:
-                if error.errno is not None or isinstance(error, BatchplanError):  # of another file
-                    raise
-                raise OSError(_reason(error, self.url)) from None
+            yield file
         now = self.now()
         if (now.size, now.written) != (self.size, self.written):
             got = f"{now.size} bytes written at {now.written} ns" if now.is_file() else "none"
@@ -202,7 +194,8 @@ def local_path(name: str | os.PathLike[str]) -> Path | None:
     """Return the path of a local file, also for a URL ``file://``; None for other URLs."""
     text = os.fspath(name)
     if "://" not in text or not is_url(text):
-        return no_url(text)  # else opening what a Path has shortened would show keys
+        return no_url(text)
+    check_urls(text)
     return Path(_file_system(text)[1]) if text.lower().startswith("file:") else None
 
 
@@ -212,10 +205,11 @@ def no_url(name: str | os.PathLike[str]) -> Path:
     Raises:
         InputError: it is a URL, and not a name in a folder that exists.
     """
+    check_urls(name)
     path = Path(name)
     if (is_url(name) or "://" in os.fspath(name)) and not os.path.isdir(path.parent):
         raise InputError(
-            f"{without_secrets(os.fspath(name))}: is a URL, expected a path; only embeddings, "
+            f"{os.fspath(name)}: is a URL, expected a path; only embeddings, "
             "labels and texts are read from URLs, given as text and not as Path; copy other files"
         )
     return path
@@ -235,32 +229,17 @@ def _file_system(url: str) -> tuple[Any, str]:
     """Return the file system of a URL, and the path in it."""
     from pyarrow.fs import FileSystem
 
-    _require_one_meaning(url)
     limited = url
     if url.lower().startswith(("gs:", "gcs:")) and _PATIENCE not in url:
         limited += f"{'&' if '?' in url else '?'}{_PATIENCE}=30"  # else 15 minutes
-    with _reported(without_secrets(url), limited):
+    with _reported(url):
         system, path = FileSystem.from_uri(limited)
     return system, path.rstrip("/") or path
 
 
-def _require_one_meaning(url: str) -> None:
-    """Refuse an "@" after the host: it may be in the path, which is shown, or end a key.
-
-    Raises:
-        InputError: there is one after the first "/", "?" or "#".
-    """
-    behind = re.split(r"://[^/?#]*", url, maxsplit=1)[1]
-    if "@" in behind and not url.lower().startswith("file:///"):
-        raise InputError(
-            f"{without_secrets(url)}: cannot be opened (an at sign behind a slash may be of a path "
-            f"or end a key); {_EXPECTED}"
-        )
-
-
 @contextmanager
-def _reported(where: RemotePath | str, url: str = "") -> Iterator[None]:
-    """Turn what pyarrow raises into an InputError; ``url`` is needed if ``where`` is a text."""
+def _reported(where: RemotePath | str) -> Iterator[None]:
+    """Turn what pyarrow raises into an InputError."""
     try:
         yield
     except FileNotFoundError:
@@ -270,30 +249,6 @@ def _reported(where: RemotePath | str, url: str = "") -> Iterator[None]:
     except Exception as error:  # pyarrow passes some schemes on to other libraries
         mend = _EXPECTED
         if isinstance(where, RemotePath):
-            mend, url = (
-                "check the URL, the network and your credentials (docs/formats.md)",
-                where.url,
-            )
-        name, reason = without_secrets(str(where)), without_secrets(_reason(error, url))
-        raise InputError(f"{name}: cannot be opened ({reason}); {mend}") from None
-
-
-def _reason(error: Exception, url: str) -> str:
-    """Return the message of a library about a URL, without words of its keys."""
-    from pyarrow import ArrowInvalid
-
-    said = str(error)
-    if isinstance(error, ArrowInvalid):  # quotes the URL, or the character at which it fails
-        said = re.split(r"['\":]", said, maxsplit=1)[0]
-    words, shown = (
-        set(re.findall(r"\w+", f"{text} {unquote(text)}")) for text in (url, without_secrets(url))
-    )
-    for word in sorted(words - shown, key=len, reverse=True):
-        said = re.sub(word if len(word) >= _WHOLE else rf"\b{word}\b", "...", said)
-    return _escaped(f"{said.partition(chr(10))[0]:.300}".rstrip(". ")) or type(error).__name__
-
-
-def _escaped(text: str) -> str:
-    """Return the text with "@" and "?" escaped, which `without_secrets` may take for parts of a
-    URL."""
-    return re.sub(r"[@?]", lambda found: quote(found[0]), text)
+            mend = "check the URL, the network and your credentials (docs/formats.md)"
+        reason = f"{str(error).partition(chr(10))[0]:.300}".rstrip(". ") or type(error).__name__
+        raise InputError(f"{where}: cannot be opened ({reason}); {mend}") from None

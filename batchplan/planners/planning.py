@@ -14,7 +14,7 @@ from batchplan.planners.hardneg import HardnegOptions
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.planners.table import PLANNERS
 from batchplan.runtime import Observer, Runtime
-from batchplan.text import meant
+from batchplan.text import check_urls, meant
 
 if TYPE_CHECKING:
     from batchplan.data import Data
@@ -190,6 +190,7 @@ def mine_negatives(
 
 def _settings(planner: str, options: dict[str, Any]) -> PlannerOptions:
     """Return the options of a planner, checked."""
+    check_urls(planner)
     if planner not in PLANNERS:
         hint = meant(planner, PLANNERS)
         raise InputError(f"planner: got {planner!r}, expected one of {', '.join(PLANNERS)}{hint}")

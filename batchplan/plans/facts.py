@@ -10,19 +10,16 @@ import numpy as np
 
 from batchplan.errors import InputError
 from batchplan.options import check_options
-from batchplan.text import public
 
 
 def settle(facts: Any) -> None:
-    """Turn the fields of a frozen dataclass into JSON values without keys of URLs, and check them.
+    """Turn the fields of a frozen dataclass into JSON values, and check them.
 
     Raises:
         InputError: a value that JSON cannot hold, or as `check_options`.
     """
     for field in dataclasses.fields(facts):
-        object.__setattr__(
-            facts, field.name, public(_plain(getattr(facts, field.name), field.name))
-        )
+        object.__setattr__(facts, field.name, _plain(getattr(facts, field.name), field.name))
     check_options(facts)
 
 

@@ -17,7 +17,7 @@ from batchplan.files.atomic import output_errors, remove, write_files
 from batchplan.files.documents import parse_json
 from batchplan.files.locks import is_marked, mark_alive
 from batchplan.files.reading import read_regular
-from batchplan.text import without_secrets
+from batchplan.text import keyed_url
 
 _STARTED = time.time()  # an error file that is older was left by another run
 _PAUSES = (0.01, 1.0)  # seconds between two looks at the folder, at first and at most
@@ -165,7 +165,8 @@ class PlanFolder:
         another run, or failed with it already."""
         if isinstance(error, FailedElsewhereError) or (self._lock is None and is_marked(self._run)):
             return
-        reason = without_secrets(f"rank {self.rank} failed with {type(error).__name__}: {error}")
+        said = "" if keyed_url(str(error)) else f": {error}"  # of the user's function
+        reason = f"rank {self.rank} failed with {type(error).__name__}{said}"
         with suppress(Exception):
             content = reason[:_REASON].encode(errors="backslashreplace")
             write_files({self._error_path(epoch): content})

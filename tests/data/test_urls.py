@@ -9,18 +9,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from batchplan import InputError, load_embeddings
 from batchplan.data.labels import load_labels
 from batchplan.data.load import open_again
+from batchplan.data.texts import load_texts
 from batchplan.files import remote
 from batchplan.planners import plan
 from batchplan.plans.output import check_output
 from batchplan.runtime import Runtime
-from batchplan.text import without_secrets
 from tests.data.writers import DTYPES, SIDES, WRITERS, arrow, column, parquet
 from tests.observing import Observer
 
@@ -30,14 +28,14 @@ PARTS = ("x2", "x10"), ("y2", "y10")
 
 @pytest.fixture
 def url(tmp_path, monkeypatch):
-    """A function that gives the URL of a path in the folder, with keys."""
+    """A function that gives the URL of a path in the folder."""
     system, real = SubTreeFileSystem(str(tmp_path), LocalFileSystem()), remote._file_system
 
     def file_system(url):
         return (system if url.startswith("mock:") else real(url)[0]), real(url)[1]
 
     monkeypatch.setattr(remote, "_file_system", file_system)
-    return lambda name="": f"mock://name:password@host/{name}?token=secret"
+    return lambda name="": f"mock://host/{name}?scheme=http"
 
 
 def same(found, expected):
@@ -91,13 +89,12 @@ def test_what_is_converted(convert, url, tmp_path):
     same(load_embeddings(url("x.npy"), single=True), expected)
 
 
-def test_a_name_that_looks_like_keys(url, tmp_path):
+def test_special_characters_of_a_name(url, tmp_path):
     np.save(tmp_path / "a@b?c %.npy", X)
     found = load_embeddings(url("a%40b%3Fc%20%25.npy"), single=True)
-    assert found.shards[0].path == without_secrets(found.shards[0].path)
-    assert found.shards[0].path == "mock://a%40b%3Fc %25.npy"
+    assert found.shards[0].path == "mock://a@b?c %.npy"
     same(load_embeddings(url(), single=True), found)
-    with pytest.raises(InputError, match="an at sign behind a slash"):
+    with pytest.raises(InputError, match="write @ in a path as %40"):
         load_embeddings(url("a@b.npy"), single=True)
 
 
@@ -118,11 +115,14 @@ def test_saved_data_sets(url, tmp_path):
 
 
 def test_labels_of_their_files_and_of_a_table(url, tmp_path):
-    columns = {"x": column(X), "y": column(Y), "g": pa.array(np.arange(120) % 7)}
-    pq.write_table(pa.table(columns), tmp_path / "pairs.parquet")
+    columns = {"x": column(X), "y": column(Y), "g": np.arange(120) % 7}
+    texts = [f"text {row}" for row in range(120)]
+    pq.write_table(pa.table({**columns, "t": texts}), tmp_path / "pairs.parquet")
     data, expected = load_embeddings(url("pairs.parquet")), np.arange(120) % 7
     assert load_labels("g", data).tolist() == expected.tolist()
     assert load_labels("g", data, url("pairs.parquet")).tolist() == expected.tolist()
+    found = load_texts("t", data, np.arange(3), url("pairs.parquet"))
+    assert [*found.values()] == texts[:3]
 
 
 @pytest.mark.parametrize(("suffix", "left"), [(".npy", 9_000), (".parquet", 30_000)])
@@ -142,7 +142,6 @@ def test_another_process_opens_the_same(url, tmp_path):
     x, y = open_again(origin)
     assert x.matrix.rows(0, 200).tobytes() == X.tobytes()
     assert y.matrix.rows(0, 200).tobytes() == Y.tobytes()
-    assert "secret" not in repr(data) + repr(origin)
     np.save(tmp_path / "y" / "y10.npy", Y[50:])
     with pytest.raises(InputError, match=r"^mock://y/y10.npy: was written to while it was in use"):
         open_again(origin)
@@ -197,69 +196,39 @@ def test_what_cannot_be_read(name, spoil, parts, url, tmp_path):
     message = str(error.value)
     assert all(part in message for part in parts), message
     assert message.startswith("mock://")
-    assert not any(word in message for word in ("password", "secret", "\n"))
+    assert "\n" not in message
 
 
 @pytest.mark.parametrize(
     ("name", "part"),
     [
-        ("foo://key:secret@bucket/x.npy?token=secret", "Unrecognized filesystem"),
-        ("s3://key:sec/secret@bucket/x.npy", "escaped (/ is %2F)"),
-        ("s3://bucket/x[1].npy?endpoint_override=secret", "Cannot parse"),
-        ("file://host/x.npy?secret", "Unsupported hostname"),
+        ("foo://bucket/x.npy", "Unrecognized filesystem"),
+        ("s3://bucket/x[1].npy", "escaped (a space is %20)"),
+        ("gs://anonymous@b/x?retry_limit_seconds=a", "retry_limit_seconds must be"),
+        ("file://host/x.npy", "Unsupported hostname"),
     ],
 )
 def test_what_no_file_system_opens(name, part):
     with pytest.raises(InputError, match="cannot be opened") as error:
         load_embeddings(name, single=True)
     assert part in str(error.value)
-    assert "secret" not in str(error.value)
 
 
 @pytest.mark.filterwarnings("default:.*one matrix")
-def test_warnings_show_no_keys(url, tmp_path):
+def test_messages_name_urls(url, tmp_path):
     np.save(tmp_path / "x.npy", X)
-    with pytest.warns(UserWarning, match=r"^mock://host/x.npy: one matrix"):
+    with pytest.warns(UserWarning, match=r"^mock://host/x.npy\?scheme=http: one matrix"):
         load_embeddings(url("x.npy"))
     with pytest.raises(InputError, match="is repeated"):
         load_embeddings([url("x.npy"), url("x.npy")], single=True)
-    with pytest.raises(InputError, match="got 2 paths of one matrix") as error:
+    with pytest.raises(InputError, match="got 2 paths of one matrix"):
         load_embeddings([url("x.npy"), tmp_path / "x.npy"])
-    assert "secret" not in str(error.value)
 
 
-WORDS = st.text("abcXYZ089-_.+%", min_size=1, max_size=12)
-
-
-@given(WORDS, st.text("abcXYZ089-_.+%/:@", min_size=1), WORDS, WORDS)
-def test_keys_of_urls_are_cut(user, password, bucket, query):
-    text = f"s3://{user}:p{password}@{bucket}/a%40b/x.npy?{query}=1&b=2"
-    assert without_secrets(text) == f"s3://{bucket}/a%40b/x.npy"
-    said = without_secrets(f"{without_secrets(text)}: no column 'a'; did you mean 'b'?")
-    assert said == f"s3://{bucket}/a%40b/x.npy: no column 'a'; did you mean 'b'?"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "s3://bucket/a%40b/x.npy: no such file",
-        "hdfs://host:8020/a%40b/c",
-        "hdfs://host:8020: no such file",
-        "/data/a:b@c/x.npy?: is a file",
-        "C:/a@b, or see https://docs.ray.io/en/latest/",
-        "x: got 3, expected 4; at 10:30/day @ home",
-        "file:///a@b/x",
-    ],
-)
-def test_other_text_stays(text):
-    assert without_secrets(text) == text
-
-
-@pytest.mark.parametrize("name", ["s3://key:secret@bucket/plan.npy?token=secret", "gs://b/p.npz"])
+@pytest.mark.parametrize("name", ["s3://bucket/plan.npy?region=eu", "gs://b/p.npz"])
 def test_outputs_are_local(name):
-    with pytest.raises(InputError, match="is a URL, expected a path") as error:
+    with pytest.raises(InputError, match="is a URL, expected a path"):
         check_output(name)
-    assert "secret" not in str(error.value)
 
 
 def test_an_input_by_url_is_not_overwritten(tmp_path):

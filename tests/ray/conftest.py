@@ -17,6 +17,15 @@ def pytest_ignore_collect(config):
     return None if any("tests/ray" in argument for argument in config.args) else True
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _keys():
+    """Keys of an object store in the environment, also of the processes of the cluster."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ACCESS_KEY_ID", "access")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "password")
+        yield
+
+
 @pytest.fixture(scope="session")
 def cluster():
     """The cluster; this process is connected to it."""

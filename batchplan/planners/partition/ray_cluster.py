@@ -26,7 +26,6 @@ from batchplan.planners.partition.problem import Problem
 from batchplan.planners.partition.ray_task import Task
 from batchplan.plans.metadata import library_versions
 from batchplan.runtime import WARNING, Runtime, format_bytes, usable_processors
-from batchplan.text import without_secrets
 
 _LOCAL = "local"  # the address of a cluster on this machine that ends with the run
 _RETRIES = 3  # of a mega-batch whose workers end
@@ -199,11 +198,9 @@ def _connected(address: str, runtime: Runtime) -> Iterator[Any]:
         try:
             ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **own)
         except Exception as error:
-            shown = without_secrets(address)
             raise ResourceError(
-                f"ray: cannot use a cluster at {shown!r} "
-                f"({_first_line(error).replace(address, shown)}); expected local, auto, or the "
-                "address of a running one, such as 10.0.0.1:6379"
+                f"ray: cannot use a cluster at {address!r} ({_first_line(error)}); expected local, "
+                "auto, or the address of a running one, such as 10.0.0.1:6379"
             ) from error
         try:
             if current_thread() is main_thread():  # Ray has set its own handler
