@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import MISSING, asdict
+from dataclasses import MISSING
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,7 +21,7 @@ from batchplan.cli.options import (
 from batchplan.cli.output import print_json
 from batchplan.materialize.options import MaterializeOptions
 from batchplan.options import option
-from batchplan.runtime import Runtime, format_bytes, peak_memory
+from batchplan.runtime import format_bytes, peak_memory
 
 if TYPE_CHECKING:  # it loads numpy and pyarrow
     from batchplan.materialize import Materialized
@@ -62,8 +62,8 @@ def materialize(
 
     from batchplan import plans
     from batchplan.cli.console import Watch
-    from batchplan.materialize import write_in_order
-    from batchplan.materialize.manifest import NAME
+    from batchplan.materialize import materialize as write
+    from batchplan.materialize.materializing import NAME
     from batchplan.plans.formats.parquet import entry_ids
     from batchplan.plans.negatives import is_negatives
     from batchplan.plans.output import check_folder
@@ -77,10 +77,10 @@ def materialize(
         else:
             loaded = plans.Plan.load(plan, batch_size=batch_size)
             ids = entry_ids(Path(plan), loaded.digest)
-        runtime = Runtime.of("cpu", memory, observer=watch)
-        written = write_in_order(
-            loaded, data, output, options, runtime, ids=ids, force=force, inputs=[plan]
-        )
+        written = write(
+            loaded, data, output, ids=ids, force=force, memory=memory, observer=watch,
+            inputs=[plan], **vars(options),
+        )  # fmt: skip
     if json:
         print_json(_summary(written, output))
     else:
@@ -89,12 +89,11 @@ def materialize(
 
 
 def _summary(written: Materialized, output: str) -> dict[str, Any]:
-    manifest = asdict(written.manifest)
-    shards = manifest.pop("shards")
+    manifest = {key: value for key, value in written.manifest.items() if key != "shards"}
     return {
         "output": output,
         **manifest,
-        "files": len(shards),
+        "files": len(written.manifest["shards"]),
         "bytes_read": written.read,
         "bytes_temporary": written.temporary,
         "bytes_written": written.written,
@@ -104,11 +103,11 @@ def _summary(written: Materialized, output: str) -> dict[str, Any]:
 
 def _facts(written: Materialized) -> Iterator[tuple[str, str]]:
     manifest = written.manifest
-    yield "rows", f"{manifest.rows:,} of {manifest.num_rows:,}"
-    workers = f", {manifest.workers} workers" if manifest.workers > 1 else ""
-    devices = f", {manifest.world_size} devices" if manifest.world_size > 1 else ""
-    yield "layout", f"{manifest.layout}{devices}{workers}"
+    yield "rows", f"{manifest['rows']:,} of {manifest['num_rows']:,}"
+    workers = f", {manifest['workers']} workers" if manifest["workers"] > 1 else ""
+    devices = f", {manifest['world_size']} devices" if manifest["world_size"] > 1 else ""
+    yield "layout", f"{manifest['layout']}{devices}{workers}"
     size = format_bytes(written.written)
-    yield "files", f"{len(manifest.shards):,} of {manifest.format}, {size}"
+    yield "files", f"{len(manifest['shards']):,} of {manifest['format']}, {size}"
     temporary = f", {format_bytes(written.temporary)} on disk at times" * bool(written.temporary)
     yield "rows read", f"{format_bytes(written.read)}{temporary}"

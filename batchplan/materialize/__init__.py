@@ -6,10 +6,8 @@ from batchplan.lazy import lazily
 
 if TYPE_CHECKING:
     from batchplan.materialize.layouts import lay_out as lay_out
-    from batchplan.materialize.manifest import Manifest as Manifest
     from batchplan.materialize.materializing import Materialized as Materialized
     from batchplan.materialize.materializing import materialize as materialize
-    from batchplan.materialize.materializing import write_in_order as write_in_order
     from batchplan.materialize.options import MaterializeOptions as MaterializeOptions
 
 __getattr__, __dir__ = lazily(__name__, __file__)

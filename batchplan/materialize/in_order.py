@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from batchplan.errors import InputError
 from batchplan.materialize.formats.contents import ROW_COLUMN
-from batchplan.materialize.layouts import Folder, lay_out
+from batchplan.materialize.layouts import lay_out
 from batchplan.materialize.options import Layout, MaterializeOptions
 from batchplan.plans import Plan
 from batchplan.typing import Int64Array
@@ -19,7 +19,7 @@ class InOrder:
     """The rows of a plan in the order of a layout. `Tuples` is the same for a table."""
 
     layout: Layout
-    folders: list[Folder]
+    folders: dict[str, list[Int64Array]]
     group: int = 1
 
     @classmethod

@@ -7,9 +7,6 @@ layout says which rows the stream has.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
-
 import numpy as np
 
 from batchplan.errors import InputError
@@ -19,48 +16,12 @@ from batchplan.plans.steps import share_offsets, take_batches
 from batchplan.typing import Int64Array
 
 
-class Folder(NamedTuple):
-    """The shards of a folder, in reading order.
+def lay_out(
+    plan: Plan, layout: Layout, *, workers: int = 1, shard_rows: int
+) -> dict[str, list[Int64Array]]:
+    """Return the shards of a data set in the order of a plan for W devices.
 
-    Attributes:
-        name: of the folder, below that of the data set; empty for that folder itself.
-        shards: for each shard int64 (n,), the row numbers of its rows, in order.
-    """
-
-    name: str
-    shards: list[Int64Array]
-
-
-@dataclass(frozen=True)
-class DeviceParts:
-    """The rows of each device in each step: a batch, or with the scope ``global`` its share of one.
-
-    Attributes:
-        rows: int64 (num_entries,), row numbers by step, then by device.
-        offsets: int64 (num_steps * world_size + 1,), where each part begins in ``rows``; the end.
-        sizes: int64 (num_steps, world_size), the rows of each part.
-    """
-
-    rows: Int64Array
-    offsets: Int64Array
-    sizes: Int64Array
-
-    @classmethod
-    def of(cls, plan: Plan) -> DeviceParts:
-        """The parts of a plan."""
-        offsets, world_size = plan.batch_offsets, plan.metadata.world_size
-        if plan.metadata.scope == "global":
-            shares = share_offsets(np.diff(offsets)[:, None], world_size)
-            offsets = np.append(0, (offsets[:-1, None] + shares[:, 1:]).ravel())
-        return cls(plan.rows, offsets, np.diff(offsets).reshape(-1, world_size))
-
-    def taken(self, parts: Int64Array) -> Int64Array:
-        """Concatenate the rows of these parts, which are numbered by step, then by device."""
-        return take_batches(self.rows, self.offsets, parts)[0]
-
-
-def lay_out(plan: Plan, layout: Layout, *, workers: int = 1, shard_rows: int) -> list[Folder]:
-    """Return the folders of a data set in the order of a plan for W devices.
+    In each step, a device has a part: a batch, or with the scope ``global`` its share of one.
 
     Layouts:
         order: the parts of all devices step after step, in one folder.
@@ -78,76 +39,66 @@ def lay_out(plan: Plan, layout: Layout, *, workers: int = 1, shard_rows: int) ->
             ``rank-major``, the rows of one worker follow those of another.
         shard_rows: the most rows of a shard, rounded down to whole batches, but at least one batch.
 
+    Returns:
+        By the name of each folder, which is "" for that of the data set: int64 (n,) for each shard,
+        the row numbers of its rows, in order.
+
     Raises:
         InputError: several workers under ``strided``, or more workers than batches; or cuts every B
             rows would not give the batches, because a batch before the last of its stream is short,
             or because devices have unequal parts where the layout needs equal ones.
     """
-    parts = DeviceParts.of(plan)
+    rows, offsets, world_size = plan.rows, plan.batch_offsets, plan.metadata.world_size
+    if plan.metadata.scope == "global":
+        shares = share_offsets(np.diff(offsets)[:, None], world_size)
+        offsets = np.append(0, (offsets[:-1, None] + shares[:, 1:]).ravel())
+    sizes = np.diff(offsets).reshape(-1, world_size)
     if layout == "strided":
         if workers > 1:
             raise InputError(
                 f"workers: got {workers} with layout strided, expected 1; its loaders deal batches "
                 "to any number of workers themselves"
             )
-        return [Folder("", _strided(parts, shard_rows))]
-    numbers = np.arange(parts.sizes.size).reshape(parts.sizes.shape)
-    if layout == "order":
-        streams = _dealt(parts, numbers.ravel(), "", workers)
-        return [Folder("", _alternating(parts, streams, shard_rows))]
-    devices = [_dealt(parts, own, f"rank {rank}, ", workers) for rank, own in enumerate(numbers.T)]
-    if layout == "ranks":
+        _require_equal(sizes, layout)
+        _require_full(sizes[:, 0], sizes[0, 0], "", 0, 1)
+        part = np.repeat(np.arange(sizes.size), sizes.ravel())
+        place = np.arange(len(rows)) - offsets[part]
+        rows = rows[np.lexsort((part % world_size, place, part // world_size))]
+        offsets = offsets[::world_size]
+
+    def dealt(parts: Int64Array, whose: str = "") -> list[Int64Array]:
+        return _dealt(np.diff(offsets)[parts], parts, whose, workers)
+
+    def cut(streams: list[Int64Array]) -> list[Int64Array]:
+        """Cut streams of parts into shards: one of each stream in turn."""
+        count = max(1, shard_rows // int(np.diff(offsets)[streams[0]].max()))
         return [
-            Folder(f"rank-{rank}", _alternating(parts, streams, shard_rows))
-            for rank, streams in enumerate(devices)
+            take_batches(rows, offsets, stream[start : start + count])[0]
+            for start in range(0, len(streams[0]), count)
+            for stream in streams
+            if start < len(stream)
         ]
-    _require_equal(parts.sizes.sum(0, keepdims=True), layout)
-    shards = (_alternating(parts, [stream], shard_rows) for own in devices for stream in own)
-    return [Folder("", [shard for of_stream in shards for shard in of_stream])]
+
+    if layout in ("order", "strided"):
+        return {"": cut(dealt(np.arange(len(offsets) - 1)))}
+    numbers = np.arange(sizes.size).reshape(sizes.shape).T
+    devices = [dealt(own, f"rank {rank}, ") for rank, own in enumerate(numbers)]
+    if layout == "ranks":
+        return {f"rank-{rank}": cut(streams) for rank, streams in enumerate(devices)}
+    _require_equal(sizes.sum(0, keepdims=True), layout)
+    return {"": [shard for own in devices for stream in own for shard in cut([stream])]}
 
 
-def _dealt(parts: DeviceParts, numbers: Int64Array, whose: str, workers: int) -> list[Int64Array]:
-    """Deal the parts of a stream to workers: the numbers of the parts of each."""
-    if workers > len(numbers):
+def _dealt(sizes: Int64Array, parts: Int64Array, whose: str, workers: int) -> list[Int64Array]:
+    """Deal the parts of a stream, which have these sizes, to workers."""
+    if workers > len(parts):
         raise InputError(
-            f"workers: got {workers}, expected at most {len(numbers)}, the number of batches that "
+            f"workers: got {workers}, expected at most {len(parts)}, the number of batches that "
             "a device has"
         )
-    sizes = parts.sizes.ravel()[numbers]
     for worker in range(workers):
         _require_full(sizes[worker::workers], sizes.max(), whose, worker, workers)
-    return [numbers[worker::workers] for worker in range(workers)]
-
-
-def _alternating(
-    parts: DeviceParts, streams: list[Int64Array], shard_rows: int
-) -> list[Int64Array]:
-    """Cut streams into shards: one of each stream in turn."""
-    size = int(parts.sizes.ravel()[streams[0]].max())
-    count = max(1, shard_rows // size)
-    return [
-        parts.taken(stream[start : start + count])
-        for start in range(0, len(streams[0]), count)
-        for stream in streams
-        if start < len(stream)
-    ]
-
-
-def _strided(parts: DeviceParts, shard_rows: int) -> list[Int64Array]:
-    """The shards of the layout ``strided``."""
-    _require_equal(parts.sizes, "strided")
-    sizes, world_size = parts.sizes[:, 0], parts.sizes.shape[1]
-    _require_full(sizes, sizes[0], "", 0, 1)
-    step = int(sizes[0]) * world_size
-    first, last = np.split(parts.rows, [step * (len(sizes) - 1)])
-    ordered = np.concatenate(
-        [
-            first.reshape(-1, world_size, sizes[0]).transpose(0, 2, 1).ravel(),
-            last.reshape(world_size, -1).T.ravel(),
-        ]
-    )
-    length = step * max(1, shard_rows // step)
-    return [ordered[start : start + length] for start in range(0, len(ordered), length)]
+    return [parts[worker::workers] for worker in range(workers)]
 
 
 def _require_full(sizes: Int64Array, size: int, whose: str, worker: int, workers: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from io import BufferedWriter
 from pathlib import Path
@@ -25,7 +25,6 @@ from batchplan.materialize.formats import format_of
 from batchplan.materialize.formats.contents import ROW_COLUMN, OutputFormat, ShardRows, Written
 from batchplan.materialize.gathering import Ordered
 from batchplan.materialize.in_order import InOrder
-from batchplan.materialize.manifest import NAME, Manifest
 from batchplan.materialize.options import MaterializeOptions
 from batchplan.materialize.reading.source import Source
 from batchplan.materialize.tuples import Tuples
@@ -34,6 +33,7 @@ from batchplan.plans import Negatives, Plan
 from batchplan.plans.output import check_folder
 from batchplan.runtime import Observer, Runtime, format_bytes
 
+NAME = "_batchplan.json"  # of the manifest; readers of folders skip names that begin with _
 _ENTRY_BYTES = 48  # of numbers that are kept for each row of the output
 _WORKING = 160 * 10**6  # bytes that stages hold besides rows and numbers
 _LEAST_ROOM = 64 * 10**6  # bytes of held rows; each time they fill it, a file is written
@@ -41,16 +41,16 @@ _LEAST_ROOM = 64 * 10**6  # bytes of held rows; each time they fill it, a file i
 
 @dataclass(frozen=True)
 class Materialized:
-    """The manifest of a folder that was written, and the bytes that it took.
+    """A summary of a written folder.
 
     Attributes:
-        manifest: the content of ``_batchplan.json``.
+        manifest: the content of its ``_batchplan.json``: how it was written, and for which plan.
         read: bytes of the rows that were read, decoded; each row is read once.
         temporary: bytes of temporary files, which are removed again.
         written: bytes of the files.
     """
 
-    manifest: Manifest
+    manifest: dict[str, Any]
     read: int
     temporary: int
     written: int
@@ -66,6 +66,7 @@ def materialize(
     force: bool = False,
     memory: int | str | None = None,
     observer: Observer | None = None,
+    inputs: Sequence[PathLike] = (),
     **options: Unpack[MaterializeKeywords],
 ) -> Materialized:
     """Write a data set in the order of a plan, for loaders that only stream.
@@ -81,6 +82,7 @@ def materialize(
             they must be the same.
         force: whether a folder that this function wrote may be replaced.
         memory, observer: see `Runtime`.
+        inputs: more files that must not be overwritten, such as the file of the plan.
         options: fields of `MaterializeOptions`: the format, the layout and the columns.
 
     Raises:
@@ -91,39 +93,20 @@ def materialize(
         OutputError: a file could not be written. What was there before is still there.
     """
     settings, runtime = MaterializeOptions(**options), Runtime.of("cpu", memory, observer=observer)
-    return write_in_order(plan, data, output, settings, runtime, ids=ids, force=force)
-
-
-def write_in_order(
-    plan: Plan | Negatives,
-    data: PathLike | Sequence[PathLike],
-    output: PathLike,
-    options: MaterializeOptions,
-    runtime: Runtime,
-    *,
-    ids: Any = None,
-    force: bool = False,
-    inputs: Sequence[PathLike] = (),
-) -> Materialized:
-    """Do what `materialize` does, with options and a runtime, and raise the same errors.
-
-    ``inputs`` are more files that must not be overwritten, such as the file of the plan.
-    """
-    paths = listed(data)
-    path, facts = Path(output), plan.metadata
+    paths, path, facts = listed(data), Path(output), plan.metadata
     check_folder(path, NAME, force=force, inputs=[*paths, *inputs])
-    form = format_of(options.format)
-    shape = Tuples.of(plan, options) if isinstance(plan, Negatives) else InOrder.of(plan, options)
+    form = format_of(settings.format)
+    shape = Tuples.of(plan, settings) if isinstance(plan, Negatives) else InOrder.of(plan, settings)
     with runtime.stage("scan"):
-        source = Source.of(paths, options.column)
+        source = Source.of(paths, settings.column)
         plan.require_match(source.num_rows, None)
-        if isinstance(plan, Plan) and ids is not None and (named := source.ids(options.id_column)):
+        if isinstance(plan, Plan) and ids is not None and (named := source.ids(settings.id_column)):
             _require_ids(plan, ids, source, *named)
     source = replace(source, schema=shape.read(source.schema, str(source.paths[0])))
     schema = shape.schema(source.schema)
     form.check(schema)
 
-    order = np.concatenate([shard for folder in shape.folders for shard in folder.shards])
+    order = np.concatenate([shard for shards in shape.folders.values() for shard in shards])
     with staged_folder(path, keep=False) as staged, TemporaryDirectory(dir=staged) as runs:
         ordered = Ordered(order, Path(runs), _room(len(order), runtime), group=shape.group)
         with runtime.stage("read", source.num_rows) as advance:
@@ -137,21 +120,22 @@ def write_in_order(
         with runtime.stage("write", len(order)) as advance:
             rows = partial(_rows, ordered, shape, schema, advance)
             files = list(_write_shards(shape, staged, form, schema, rows))
-        manifest = Manifest(
-            plan=plan.digest,
-            fingerprint=facts.fingerprint,
-            layout=shape.layout,
-            format=options.format,
-            batch_size=facts.batch_size,
-            world_size=facts.world_size,
-            scope=facts.scope,
-            workers=options.workers,
-            num_rows=facts.num_rows,
-            rows=len(order) // shape.group,
-            columns=[name for name in schema.names if name != ROW_COLUMN],
-            shards=[{"path": file.name, "rows": file.num_rows} for file in files],
-        )
-        text = json.dumps(asdict(manifest), indent=2)
+        manifest = {
+            "plan": plan.digest,
+            "fingerprint": facts.fingerprint,
+            "layout": shape.layout,
+            "format": settings.format,
+            "batch_size": facts.batch_size,
+            "world_size": facts.world_size,
+            "scope": facts.scope,
+            "workers": settings.workers,
+            "num_rows": facts.num_rows,
+            "rows": len(order) // shape.group,
+            "columns": [name for name in schema.names if name != ROW_COLUMN],
+            "shards": [{"path": file.name, "rows": file.num_rows} for file in files],
+            "version": 1,
+        }
+        text = json.dumps(manifest, indent=2)
         _write(staged / NAME, BufferedWriter.write, f"{text}\n".encode())
     return Materialized(manifest, ordered.read, ordered.temporary, sum(file.size for file in files))
 
@@ -208,21 +192,21 @@ def _write_shards(
 ) -> Iterator[Written]:
     """Write the files of all folders below ``home``; yield each with its path from there."""
     stop = 0
-    for folder in shape.folders:
-        place = home / folder.name
+    for folder, shards in shape.folders.items():
+        place = home / folder
         with output_errors(place):
             place.mkdir(exist_ok=True)
         files: list[Written] = []
-        for number, entries in enumerate(folder.shards):
+        for number, entries in enumerate(shards):
             start, stop = stop, stop + len(entries)
-            name, count = form.name(number, len(folder.shards)), len(entries) // shape.group
+            name, count = form.name(number, len(shards)), len(entries) // shape.group
             before = sum(file.num_rows for file in files)
             shard = ShardRows(schema, count, before, rows(start, stop))
             files.append(Written(name, count, _write(place / name, form.write, shard)))
         for name, text in form.index(schema, files).items():
             _write(place / name, BufferedWriter.write, text)
         for file in files:
-            yield file._replace(name=os.path.join(folder.name, file.name))
+            yield file._replace(name=os.path.join(folder, file.name))
 
 
 def _write(path: Path, write: Callable[[BufferedWriter, Any], object], content: Any) -> int:

@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from batchplan.data.arrow_types import is_text
 from batchplan.errors import InputError
-from batchplan.materialize.layouts import Folder
 from batchplan.materialize.options import Layout, MaterializeOptions
 from batchplan.plans.negatives import Negatives
 from batchplan.typing import Int64Array
@@ -29,7 +28,7 @@ class Tuples:
     """
 
     layout: Layout
-    folders: list[Folder]
+    folders: dict[str, list[Int64Array]]
     group: int
 
     @classmethod
@@ -51,7 +50,7 @@ class Tuples:
             rows = np.column_stack([anchors, table.negatives.ravel()])
         size = options.shard_rows
         shards = [rows[start : start + size].ravel() for start in range(0, len(rows), size)]
-        return cls(layout, [Folder("", shards)], rows.shape[1])
+        return cls(layout, {"": shards}, rows.shape[1])
 
     def read(self, schema: pa.Schema, where: str) -> pa.Schema:
         """Return the columns to read: that of the anchors, and that of positives and negatives.

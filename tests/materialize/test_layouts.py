@@ -73,10 +73,10 @@ def test_ranks_give_each_device_its_batches(plan, workers, shard_rows):
         assert workers > len(parts[0])
         assert "workers" in said
         return
-    assert [folder.name for folder in folders] == [f"rank-{rank}" for rank in range(len(parts))]
-    for folder, own in zip(folders, parts, strict=True):
-        assert streamed(folder.shards, workers, len(own[0])) == own
-        assert max(map(len, folder.shards)) <= max(shard_rows, len(own[0]))
+    assert list(folders) == [f"rank-{rank}" for rank in range(len(parts))]
+    for shards, own in zip(folders.values(), parts, strict=True):
+        assert streamed(shards, workers, len(own[0])) == own
+        assert max(map(len, shards)) <= max(shard_rows, len(own[0]))
 
 
 @settings(max_examples=150)
@@ -90,8 +90,8 @@ def test_order_gives_the_parts_of_all_devices_in_turn(plan, workers, shard_rows)
         short = [stream for stream in streams if min(stream[:-1] or [9]) < max(sizes)]
         assert workers > len(parts) or short
         return
-    (folder,) = folders
-    assert streamed(folder.shards, workers, max(sizes)) == parts
+    (shards,) = folders.values()
+    assert streamed(shards, workers, max(sizes)) == parts
 
 
 @settings(max_examples=150)
@@ -104,8 +104,8 @@ def test_strided_gives_row_i_to_device_i_mod_w(plan, shard_rows):
         assert uneven
         assert "expected equal parts" in said
         return
-    (folder,) = folders
-    rows = np.concatenate(folder.shards)
+    (shards,) = folders.values()
+    rows = np.concatenate(shards)
     for rank, own in enumerate(parts):
         assert cut(rows[rank :: len(parts)].tolist(), len(own[0])) == own
 
@@ -119,8 +119,8 @@ def test_rank_major_gives_each_device_and_worker_a_part(plan, workers, shard_row
         uneven = len({sum(map(len, own)) for own in parts}) > 1
         assert (uneven and "expected equal" in said) or workers > len(parts[0])
         return
-    (folder,) = folders
-    rows = np.concatenate(folder.shards)
+    (shards,) = folders.values()
+    rows = np.concatenate(shards)
     for own, share in zip(parts, np.split(rows, len(parts)), strict=True):
         lengths = [sum(map(len, own[worker::workers])) for worker in range(workers)]
         streams = np.split(share, np.cumsum(lengths)[:-1])
@@ -131,8 +131,8 @@ def test_two_workers_of_one_shard_each():
     """`--workers K` alone: batches k, k + K, ... are shard k."""
     plan = plan_of(100, 8)
     batches = [batch.tolist() for batch in plan.batches()]
-    (folder,) = lay_out(plan, "order", workers=2, shard_rows=10_000)
-    assert [shard.tolist() for shard in folder.shards] == [
+    (shards,) = lay_out(plan, "order", workers=2, shard_rows=10_000).values()
+    assert [shard.tolist() for shard in shards] == [
         np.concatenate(batches[0::2]).tolist(),
         np.concatenate(batches[1::2]).tolist(),
     ]

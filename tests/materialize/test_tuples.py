@@ -36,8 +36,8 @@ def folder(tmp_path, monkeypatch):
 
 
 def rows_of(folder, manifest):
-    tables = [pq.read_table(Path(folder) / shard["path"]) for shard in manifest.shards]
-    assert [len(table) for table in tables] == [shard["rows"] for shard in manifest.shards]
+    tables = [pq.read_table(Path(folder) / shard["path"]) for shard in manifest["shards"]]
+    assert [len(table) for table in tables] == [shard["rows"] for shard in manifest["shards"]]
     return pa.concat_tables(tables)
 
 
@@ -53,10 +53,10 @@ def test_n_tuples(column, shard_rows):
     manifest = materialize(TABLE, "data.parquet", "out", **options).manifest
     got = rows_of("out", manifest)
     names = ["anchor", "positive", "negative_1", "negative_2", "negative_3"]
-    assert got.column_names == manifest.columns == names
+    assert got.column_names == manifest["columns"] == names
     assert [list(row.values()) for row in got.to_pylist()] == list(expected_tuples())
-    assert (manifest.layout, manifest.rows, manifest.num_rows) == ("n-tuple", 200, ROWS)
-    assert (manifest.plan, manifest.fingerprint) == (TABLE.digest, "b2:0")
+    assert (manifest["layout"], manifest["rows"], manifest["num_rows"]) == ("n-tuple", 200, ROWS)
+    assert (manifest["plan"], manifest["fingerprint"]) == (TABLE.digest, "b2:0")
 
 
 def test_triplets():
