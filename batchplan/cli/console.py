@@ -59,13 +59,11 @@ class Watch:
     Attributes:
         seconds: the seconds of each stage that has ended.
         compiled: the number of kernels that were compiled.
-        notes: the last value noted under each name.
     """
 
     def __init__(self, *, quiet: bool, verbose: bool) -> None:
         self.seconds: dict[str, float] = {}
         self.compiled = 0
-        self.notes: dict[str, object] = {}
         self._quiet = quiet
         self.console = _Console(stderr=True, highlight=False)
         self._verbose = verbose
@@ -124,7 +122,6 @@ class Watch:
         self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
 
     def note(self, name: str, value: object) -> None:
-        self.notes[name] = value
         in_a_log = name == PLANNED and not self.console.is_terminal  # a log has no progress bars
         usual = (name in _ALWAYS_NOTED or in_a_log) and not self._quiet
         if usual or self._verbose or name == WARNING:

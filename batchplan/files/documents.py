@@ -41,7 +41,9 @@ def _parse(parse: Callable[[], Any], any_text: bool) -> Any:
         value = parse()
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
-    _check(value, any_text)
+    _check_depth([value], -1)
+    if not any_text:
+        json.dumps(value, ensure_ascii=False).encode()  # raises an error, which is a ValueError
     return value
 
 
@@ -56,24 +58,9 @@ def _finite(digits: str) -> float:
     return value
 
 
-def _check(value: Any, any_text: bool, where: str = "", level: int = 0) -> None:
-    """Refuse too many levels, and texts that UTF-8 cannot encode; ``where`` is the value's
-    place."""
-    if isinstance(value, str) and not any_text:
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            place = f"{where}: " if where else ""
-            raise ValueError(f"{place}{value!r:.40} holds half a surrogate pair") from None
-    if not isinstance(value, dict | list):
-        return
+def _check_depth(value: Any, level: int = 0) -> None:
     if level > _DEEPEST:
         raise ValueError(_TOO_DEEP)
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            _check(key, any_text, where)
-            _check(inner, any_text, f"{where}.{key:.40}" if where else f"{key:.40}", level + 1)
-        return
-    for number, inner in enumerate(value):
-        if isinstance(inner, str | dict | list):  # lists of numbers may be long
-            _check(inner, any_text, f"{where}[{number}]", level + 1)
+    for inner in value.values() if isinstance(value, dict) else value:
+        if isinstance(inner, dict | list):  # lists of numbers may be long
+            _check_depth(inner, level + 1)
