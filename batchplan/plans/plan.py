@@ -122,7 +122,8 @@ class Plan:
         elif generator is None:
             raise InputError("batch order: shuffled needs a random generator, got none")
         rows, offsets = cut_order(rows, batching, generator)
-        return cls.from_batches(rows, offsets, batching, num_rows=num_rows, **facts)
+        whole = is_partition(rows, num_rows)
+        return cls(rows, offsets, PlanMetadata.stamped(batching, num_rows, whole, **facts))
 
     @classmethod
     def from_batches(
@@ -313,19 +314,16 @@ class Plan:
                 "save was cut short or a file was edited; plan again, or delete the metadata to "
                 "load the rows alone"
             )
-        for name, expected, got, mend in (
-            ("batch size", batch_size, plan.batch_size, "leave it out, or choose the plan for it"),
-            (
-                "number of rows",
-                num_rows,
-                metadata.num_rows,
-                "give the data it was made for, or plan again",
-            ),
-        ):
-            if expected not in (None, got):
-                raise InputError(
-                    f"{home}: {name} of the plan is {got}, expected {expected}; {mend}"
-                )
+        if batch_size not in (None, plan.batch_size):
+            raise InputError(
+                f"{home}: batch size of the plan is {plan.batch_size}, expected {batch_size}; "
+                "leave it out, or choose the plan for it"
+            )
+        if num_rows not in (None, metadata.num_rows):
+            raise InputError(
+                f"{home}: number of rows of the plan is {metadata.num_rows}, expected {num_rows}; "
+                "give the data it was made for, or plan again"
+            )
         plan._check(str(path))
         return plan
 

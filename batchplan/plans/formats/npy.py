@@ -16,7 +16,7 @@ from batchplan.typing import Int64Array
 
 
 def write(stream: BinaryIO, plan: Any, document: Document, ids: Any) -> None:
-    # np.save would write past Python's stream, and its errors do not say why.
+    # np.save writes to the descriptor itself, and its errors do not say why.
     rows = narrow(plan.rows)
     npy_format.write_array_header_1_0(stream, npy_format.header_data_from_array_1_0(rows))
     stream.write(rows.data)
