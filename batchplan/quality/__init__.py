@@ -6,7 +6,6 @@ from batchplan.lazy import lazily
 
 if TYPE_CHECKING:
     from batchplan.quality.coverage import Coverage as Coverage
-    from batchplan.quality.evaluation import Direction as Direction
     from batchplan.quality.evaluation import Evaluation as Evaluation
     from batchplan.quality.evaluation import GuardReport as GuardReport
     from batchplan.quality.facts import RowFacts as RowFacts

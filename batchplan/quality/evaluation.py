@@ -14,18 +14,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Direction:
-    """The part of an evaluation that differs between x to y and y to x; see `Evaluation`."""
-
-    loss_train: float
-    loss_global: float
-    loss_random: float
-    loss_oracle: float
-    gap: float
-    positive_probability: float
-
-
-@dataclass(frozen=True, kw_only=True)
 class FalseNegative:
     """A mined negative that is too similar to its own anchor.
 
@@ -128,12 +116,11 @@ class Evaluation:
         false_negatives: by kind, ``labels`` and ``group``, if they were passed.
         guard: None without a limit and without groups.
         fresh: whether the plan says that it was made for these embeddings.
-        directions: the values behind the means, by ``x_to_y`` and ``y_to_x``.
         computed: by name, the metrics that have a formula in `METRICS`; `to_dict` lists them
             with the others.
         sample: the rows that were compared with all rows, None for all.
-        standard_errors: of the estimates, by their dotted names in `to_dict`; not of those of
-            ``directions``. Empty without a sample.
+        standard_errors: of the estimates, by their dotted names in `to_dict`. Empty without a
+            sample.
     """
 
     num_rows: int
@@ -160,7 +147,6 @@ class Evaluation:
     guard: GuardReport | None
     coverage: Coverage
     fresh: bool
-    directions: dict[str, Direction]
     computed: dict[str, float | None]
     sample: int | None = None
     standard_errors: dict[str, float] = field(default_factory=dict)
@@ -177,8 +163,8 @@ class Evaluation:
 
     def to_pandas(self) -> Any:
         """A ``pandas.DataFrame`` with a row for each number of `to_dict`: ``figure``, its dotted
-        name there, ``value`` and ``standard_error``, 0 for exact values and for ``directions``.
-        What is undefined has no row.
+        name there, ``value`` and ``standard_error``, 0 for exact values. What is undefined has no
+        row.
 
         Raises:
             ResourceError: pandas is not installed.

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from batchplan.options import LIMITS
 from batchplan.plans import Plan
@@ -12,7 +11,7 @@ from batchplan.quality.evaluation import FalseNegative, GuardReport, MinedReport
 from batchplan.quality.facts import RowFacts
 from batchplan.quality.guard.limits import LimitSource
 from batchplan.quality.losses.in_batches import Breaks, pairs_within
-from batchplan.quality.losses.plans import quotient
+from batchplan.quality.losses.plans import loss_figures
 from batchplan.quality.measured import Measured
 from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.pairs import Pairs
@@ -20,7 +19,6 @@ from batchplan.quality.rows import spans
 
 _EXAMPLES = 10  # of false mined negatives
 _ROWS_AT_ONCE = 4096
-_NOISE = 1e-6  # relative to the largest logit: losses of float32 similarities this close are equal
 
 
 def guard_report(
@@ -30,8 +28,8 @@ def guard_report(
     facts: RowFacts,
     options: EvaluationOptions,
     limit_from: LimitSource,
-) -> GuardReport:
-    """Return the report of a plan.
+) -> tuple[GuardReport, dict[str, float]]:
+    """Return the report of a plan, and the standard errors of its estimates by dotted name.
 
     Args:
         measured: the plan and its statistics, with a guard.
@@ -40,18 +38,16 @@ def guard_report(
         facts: the groups, and the reference that judges.
         limit_from: where the limit of the ``options`` comes from.
     """
-    plan, n = measured.plan, measured.sample.num_rows
-    loss_train = float(np.mean([way.allowed - way.positive for way in measured.inside]))
-    loss_random = float(measured.random_allowed.mean())
-    loss_global = measured.sample.mean(_global_losses(measured))
+    plan, sample = measured.plan, measured.sample
+    figures, errors = loss_figures(measured, "allowed", measured.random_allowed)
+    n, broken = sample.num_rows, measured.outside[0].broken
+    errors["broken_share_random"] = sample.standard_error(broken / (n - 1))
     within = pairs_within(plan.batch_offsets)
     reference = None if facts.reference is None else facts.reference.fingerprint
     planned_groups = plan.metadata.options.get("group_column") is not None
     by = dict(breaks.by)
     in_plan, by_negative = by.pop("any"), by.pop("negative")
-    gap_random = loss_global - loss_random
-    defined = abs(gap_random) > _NOISE * measured.largest_logit
-    return GuardReport(
+    report = GuardReport(
         reference=reference,
         planned_reference=_planned_reference(plan, reference),
         without_groups=planned_groups and "group" not in facts.codes,
@@ -61,30 +57,13 @@ def guard_report(
         broken=in_plan,
         broken_share=in_plan / within if within else None,
         # Two places of a random batch hold any two distinct rows with equal probability.
-        broken_share_random=measured.sample.total(measured.outside[0].broken) / (n * (n - 1)),
+        broken_share_random=sample.total(broken) / (n * (n - 1)),
         by=by,
         rows_affected=int(breaks.affected.sum()),
-        loss_train=loss_train,
-        loss_global=loss_global,
-        loss_random=loss_random,
-        gap=loss_global - loss_train,
-        gap_reduction=(loss_train - loss_random) / gap_random if defined else 0.0,
+        **figures,
         mined=None if mined is None else replace(mined, broken=by_negative),
     )
-
-
-def guard_errors(measured: Measured, report: GuardReport) -> dict[str, float]:
-    """Return the standard errors of the figures of a report that are estimates, by name."""
-    sample = measured.sample
-    error = sample.standard_error(_global_losses(measured))
-    whole = report.loss_global - report.loss_random
-    broken = measured.outside[0].broken.astype(np.float64)
-    return {
-        "guard.loss_global": error,
-        "guard.gap": error,
-        "guard.gap_reduction": error * quotient(report.gap_reduction, whole),
-        "guard.broken_share_random": sample.standard_error(broken) / (sample.num_rows - 1),
-    }
+    return report, {f"guard.{name}": error for name, error in errors.items()}
 
 
 def false_mined(pairs: Pairs) -> MinedReport | None:
@@ -117,11 +96,6 @@ def false_mined(pairs: Pairs) -> MinedReport | None:
         broken=0,
         examples=examples,
     )
-
-
-def _global_losses(measured: Measured) -> NDArray[np.float64]:
-    """The losses of the sample over all allowed pairs, means of both directions."""
-    return np.mean([way.allowed - way.positive for way in measured.outside], axis=0)  # type: ignore[no-any-return]
 
 
 def _planned_reference(plan: Plan, judge: str | None) -> str | None:

@@ -19,11 +19,11 @@ from batchplan.quality.evaluation import Evaluation, GuardReport
 from batchplan.quality.facts import RowFacts
 from batchplan.quality.false_negatives import false_negatives
 from batchplan.quality.guard.limits import with_limit
-from batchplan.quality.guarded import false_mined, guard_errors, guard_report
+from batchplan.quality.guarded import false_mined, guard_report
 from batchplan.quality.losses.all_rows import global_statistics
 from batchplan.quality.losses.distribution import Distribution
 from batchplan.quality.losses.in_batches import batch_statistics
-from batchplan.quality.losses.plans import losses, standard_errors
+from batchplan.quality.losses.plans import losses
 from batchplan.quality.measured import HARDEST_KEPT, RECALLED, GlobalStatistics, Measured
 from batchplan.quality.metrics import METRICS
 from batchplan.quality.options import EvaluationOptions
@@ -133,30 +133,34 @@ def evaluate_plans(
             random=random[cuts].losses,
             random_allowed=random[cuts].allowed,
         )
-        guard = None
+        guard, errors = None, dict[str, float]()
         if pairs.guard is not None:
-            guard = guard_report(measured, breaks, mined, facts, limited, limit_from)
+            guard, errors = guard_report(measured, breaks, mined, facts, limited, limit_from)
         similarities = similar.figures(random[cuts].detail)
-        found.append(_evaluation(measured, guard, similarities, embeddings, facts, options))
+        found.append(_evaluation(measured, guard, errors, similarities, embeddings, facts, options))
     return found
 
 
 def _evaluation(
     measured: Measured,
     guard: GuardReport | None,
+    errors: dict[str, float],
     similarities: dict[str, Any],
     embeddings: Embeddings,
     facts: RowFacts,
     options: EvaluationOptions,
 ) -> Evaluation:
-    """Compute the figures of a plan; ``similarities`` are those of `Distribution.figures`."""
+    """Compute the figures of a plan.
+
+    Args:
+        errors: the standard errors of the guard's figures.
+        similarities: as `Distribution.figures` returns them.
+    """
     plan, sampled = measured.plan, measured.sample.rows
     rows, offsets = plan.rows, plan.batch_offsets
-    figures, recalls = losses(measured), _recalls(measured)
-    errors = standard_errors(measured, figures)
-    errors |= {f"hard_negative_recall.{m}": error for m, (_, error) in recalls.items()}
-    if guard is not None:
-        errors |= guard_errors(measured, guard)
+    recalls = _recalls(measured)
+    figures, of_losses = losses(measured)
+    errors |= of_losses | {f"hard_negative_recall.{m}": error for m, (_, error) in recalls.items()}
     return Evaluation(
         num_rows=embeddings.num_rows,
         num_batches=plan.num_batches,

@@ -18,7 +18,7 @@ KEYS = """
     num_rows num_batches batch_size partitions_rows temperature similarity loss_train loss_global
     gap loss_random loss_random_std random_z gap_random gap_reduction loss_oracle oracle_share
     hard_negative_recall positive_probability similarity_percentiles similarity_histogram
-    false_negatives guard coverage fresh directions verdict
+    false_negatives guard coverage fresh verdict
 """.split()  # noqa: SIM905
 FALSE_NEGATIVE_KEYS = ["column", "rate", "rate_random", "ratio", "pairs"]
 GUARD_KEYS = """
@@ -27,9 +27,6 @@ GUARD_KEYS = """
     loss_random gap gap_reduction
 """.split()  # noqa: SIM905
 COVERAGE_KEYS = ["rows_seen", "rows_never_seen", "share_seen", "repeats", "most_repeated"]
-DIRECTION_KEYS = """
-    loss_train loss_global loss_random loss_oracle gap positive_probability
-""".split()  # noqa: SIM905
 
 
 @pytest.fixture
@@ -106,9 +103,6 @@ def test_evaluate_as_json(planned, done):
     assert result.stderr == ""
     document = json.loads(result.stdout)
     assert list(document) == KEYS
-    assert list(document["directions"]) == ["x_to_y", "y_to_x"]
-    for direction in document["directions"].values():
-        assert list(direction) == DIRECTION_KEYS
     assert list(document["hard_negative_recall"]) == ["1", "10"]
     assert list(document["similarity_percentiles"]) == ["1", "5", "25", "50", "75", "95", "99"]
     histogram = document["similarity_histogram"]

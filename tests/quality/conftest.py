@@ -129,7 +129,6 @@ def brute_force(plan, embeddings, *, temperature, similarity, random_trials, see
         "guard": None,
         "coverage": counted(plan, n),
         "fresh": plan.metadata.fingerprint == embeddings.fingerprint,
-        "directions": {"x_to_y": xy, "y_to_x": yx},
     }
 
 

@@ -10,7 +10,7 @@ from batchplan.quality.metrics import METRICS, Metric, judged, texts, value_of
 # only other metrics use.
 SETTINGS = {"num_rows", "num_batches", "batch_size", "temperature", "similarity"}
 OTHERS = (
-    "similarity_histogram", "similarity_percentiles", "directions", "guard.by",
+    "similarity_histogram", "similarity_percentiles", "guard.by",
     "guard.mined.examples", "guard.mined.negatives", "guard.mined.rows_affected",
     "guard.loss_random", "guard.loss_global",
 )  # fmt: skip

@@ -42,11 +42,10 @@ def test_order_of_the_losses(problem):
     found = evaluate(plan, embeddings, **options)
     largest = 1.0 if options["similarity"] == "cosine" else 100.0
     noise = NOISE * largest
-    for side in found.directions.values():
-        assert -noise <= side.loss_oracle <= side.loss_global + noise
-        assert 0 < side.positive_probability <= 1
-        if found.partitions_rows:
-            assert side.loss_train <= side.loss_oracle + noise
+    assert -noise <= found.loss_oracle <= found.loss_global + noise
+    assert 0 < found.positive_probability <= 1
+    if found.partitions_rows:
+        assert found.loss_train <= found.loss_oracle + noise
     for share in found.hard_negative_recall.values():
         assert 0 <= share <= 1
     percentiles = list(found.similarity_percentiles.values())

@@ -54,7 +54,7 @@ def test_estimates_are_within_four_standard_errors_of_8_000_rows(paired):
         assert abs(value_of(figures, name) - value_of(exact, name)) <= 4 * error, name
     # What the batches hold is exact.
     not_exact = {name.split(".")[0] for name in ESTIMATED}
-    for name in exact.keys() - not_exact - {"directions"}:
+    for name in exact.keys() - not_exact:
         assert figures[name] == exact[name], name
 
 

@@ -1,12 +1,9 @@
 """Computes the losses of a plan, of all rows, of random plans and of an oracle."""
 
-from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
-from batchplan.quality.evaluation import Direction
 from batchplan.quality.measured import BatchStatistics, GlobalStatistics, Measured
 from batchplan.typing import Float64Array
 
@@ -14,88 +11,75 @@ _NOISE_64 = 1e-10  # relative to the largest logit: closer losses are equal
 _NOISE_32 = 1e-6  # the same for losses of float32 similarities
 
 
-def losses(measured: Measured) -> dict[str, Any]:
-    """Return the fields of `Evaluation` about losses, including ``directions``."""
-    directions = [
-        _direction(*statistics, measured)
-        for statistics in zip(measured.inside, measured.outside, measured.random, strict=True)
-    ]
-    both = {
-        field.name: float(np.mean([getattr(direction, field.name) for direction in directions]))
-        for field in fields(Direction)
+def losses(measured: Measured) -> tuple[dict[str, Any], dict[str, float]]:
+    """Return the fields of `Evaluation` about losses, and the standard errors of the estimates."""
+    figures, errors = loss_figures(measured, "log_sum", measured.random)
+    train, random = figures["loss_train"], figures["loss_random"]
+    # If random plans differ only in the order of their sums, a quotient would be noise.
+    tiny = _NOISE_64 * max(1.0, measured.largest_logit)
+    std = float(measured.random.mean(axis=0).std(ddof=1))
+    std = std if std > tiny else 0.0
+    equal = abs(train - random) <= tiny
+    oracles = _above(measured.outside, "oracle")
+    oracle, error = measured.sample.mean(oracles), measured.sample.standard_error(oracles)
+    share, share_error = _share(measured, train - random, oracle - random, error, undefined=1.0)
+    figures |= {
+        "loss_random_std": std,
+        "random_z": (train - random) / std if std else 0.0 if equal else None,
+        "gap_random": figures["loss_global"] - random,
+        "loss_oracle": oracle,
+        "oracle_share": share,
+        "positive_probability": float(np.mean([np.exp(-way.losses()) for way in measured.inside])),
     }
-    return {
-        **both,
-        **_against_random(both, measured.random.mean(axis=0), measured.largest_logit),
-        "directions": dict(zip(("x_to_y", "y_to_x"), directions, strict=True)),
+    return figures, {
+        **errors,
+        "gap_random": errors["gap"],
+        "loss_oracle": error,
+        "oracle_share": share_error,
     }
 
 
-def standard_errors(measured: Measured, figures: Mapping[str, Any]) -> dict[str, float]:
-    """Return the standard errors of the `losses` that are estimates, by name.
+def loss_figures(
+    measured: Measured, name: str, random: Float64Array
+) -> tuple[dict[str, Any], dict[str, float]]:
+    """Return the losses and gaps over some pairs, and the standard errors of the estimates.
 
     Each estimate depends on one mean over all rows. Its error is the error of this mean times the
     size of the derivative. Without a sample, all errors are 0.
+
+    Args:
+        name: ``log_sum`` for all pairs, ``allowed`` for those that the guard allows.
+        random: float64 (2, trials), the losses of random plans over these pairs.
     """
-
-    def error(reached: list[Float64Array]) -> float:
-        above = [values - way.positive for values, way in zip(reached, outside, strict=True)]
-        return measured.sample.standard_error(np.mean(above, axis=0))
-
-    outside = measured.outside
-    gap = error([way.log_sum for way in outside])
-    oracle = error([way.oracle for way in outside])
-    reach = figures["loss_oracle"] - figures["loss_random"]
-    return {
-        **dict.fromkeys(("loss_global", "gap", "gap_random"), gap),
-        "gap_reduction": gap * quotient(figures["gap_reduction"], figures["gap_random"]),
-        "loss_oracle": oracle,
-        "oracle_share": oracle * quotient(figures["oracle_share"], reach),
-    }
-
-
-def quotient(share: float, whole: float) -> float:
-    """Return the size of the derivative of ``share``, which is part/whole, by the whole."""
-    return abs(share / whole) if whole else 0.0
-
-
-def _direction(
-    inside: BatchStatistics,
-    outside: GlobalStatistics,
-    random: Float64Array,
-    measured: Measured,
-) -> Direction:
-    sample = measured.sample
-    entries = inside.losses()
-    loss_train = float(entries.mean())
-    loss_global = sample.mean(outside.log_sum - outside.positive)
-    return Direction(
-        loss_train=loss_train,
-        loss_global=loss_global,
-        loss_random=float(random.mean()),
-        loss_oracle=sample.mean(outside.oracle - outside.positive),
-        gap=loss_global - loss_train,
-        positive_probability=float(np.exp(-entries).mean()),
+    everything = _above(measured.outside, name)
+    loss_global = measured.sample.mean(everything)
+    error = measured.sample.standard_error(everything)
+    train, loss_random = float(_above(measured.inside, name).mean()), float(random.mean())
+    reduction, reduction_error = _share(
+        measured, train - loss_random, loss_global - loss_random, error, undefined=0.0
     )
-
-
-def _against_random(
-    both: dict[str, float], trials: Float64Array, largest_logit: float
-) -> dict[str, Any]:
-    train, random, oracle = both["loss_train"], both["loss_random"], both["loss_oracle"]
-    # Where random plans differ only in the order of their sums, a quotient would be noise.
-    tiny = _NOISE_64 * max(1.0, largest_logit)
-    std = float(trials.std(ddof=1))
-    std = std if std > tiny else 0.0
-    equal = abs(train - random) <= tiny
-    z = (train - random) / std if std else 0.0 if equal else None
-    noise = _NOISE_32 * largest_logit
-    gap_random = both["loss_global"] - random
-    reach = oracle - random
-    return {
-        "loss_random_std": std,
-        "random_z": z,
-        "gap_random": gap_random,
-        "gap_reduction": 1 - both["gap"] / gap_random if abs(gap_random) > noise else 0.0,
-        "oracle_share": (train - random) / reach if abs(reach) > noise else 1.0,
+    figures = {
+        "loss_train": train,
+        "loss_global": loss_global,
+        "loss_random": loss_random,
+        "gap": loss_global - train,
+        "gap_reduction": reduction,
     }
+    return figures, {"loss_global": error, "gap": error, "gap_reduction": reduction_error}
+
+
+def _above(
+    ways: tuple[BatchStatistics, BatchStatistics] | tuple[GlobalStatistics, GlobalStatistics],
+    name: str,
+) -> Float64Array:
+    """Return a log-sum-exp of each row less the logit of its positive, means of both directions."""
+    above: Float64Array = np.mean([getattr(way, name) - way.positive for way in ways], axis=0)
+    return above
+
+
+def _share(
+    measured: Measured, part: float, whole: float, error: float, *, undefined: float
+) -> tuple[float, float]:
+    """Return part/whole and its standard error, from the error of ``whole``."""
+    share = part / whole if abs(whole) > _NOISE_32 * measured.largest_logit else undefined
+    return share, error * abs(share / whole) if whole else 0.0
