@@ -98,7 +98,7 @@ def _runs(data: Embeddings, table: Path, runtime: Runtime) -> Iterator[Run]:
 
     def measured(way: dict[str, Any], codes: Any) -> object:
         options = EvaluationOptions(random_trials=2, **way)
-        facts = RowFacts.read(data, options, runtime, codes, codes)
+        facts = RowFacts.read(data, options, runtime, codes)
         return evaluate_plans([plan], data, facts, options, runtime)
 
     plan: Plan = planned("random", {})

@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # these load numpy
     from batchplan.quality.verdict import Verdict
 
 _SHOWN = 3  # mined negatives that are likely false; JSON has more
-_ASKED = "false_negatives", "guard.mined.false"  # figures of columns that the user names
+_MINED = "guard.mined.false"
 _MORE = (
     "The gap is the rise in loss from random batches to one batch of all rows. --all shows all "
     "figures."
@@ -56,9 +56,9 @@ def evaluate(
     from batchplan.cli.console import print_facts
 
     listed = measuring.session.candidates is not None
-    if listed and any(measuring.labelling.columns.values()):
+    if listed and measuring.group_column:
         raise InputError(
-            "candidates: given with a column of labels or groups, which need vectors; leave it out"
+            "candidates: given with a column of groups, which needs vectors; leave it out"
         )
     with measuring.session.opened(embeddings or []) as (data, runtime, _):
         loaded = load_plan(plan, batch_size, data.num_rows)
@@ -84,15 +84,13 @@ def _show(evaluation: Evaluation, judged: Verdict, name: str, everything: bool) 
 
     text = texts(evaluation)
     print_out(Text(f"{one_line(name)}: {about(evaluation)}"))
-    asked = [key for key in text if key.startswith(_ASKED)]
     print_facts(
         [
             ("verdict", judged.sentence),
             *(("warning", warning) for warning in judged.warnings),
             *((aspect.name, str(aspect)) for aspect in judged.aspects),
             ("guard", judged.guard),
-            *((METRICS[key].label, text[key]) for key in asked),
-            *_likely_false(evaluation),
+            *_likely_false(evaluation, text),
         ]
     )
     print_out(Text())
@@ -100,16 +98,20 @@ def _show(evaluation: Evaluation, judged: Verdict, name: str, everything: bool) 
         print_out(Text(_MORE))
         return
     print_out(Text("; ".join(filter(None, ("loss in nats", basis(evaluation)))), "italic"))
-    said = {*asked, *(["coverage.rows_seen"] if evaluation.partitions_rows else [])}
+    said = {_MINED, *(["coverage.rows_seen"] if evaluation.partitions_rows else [])}
     print_facts((METRICS[key].label, value) for key, value in text.items() if key not in said)
 
 
-def _likely_false(evaluation: Evaluation) -> Facts:
-    """The mined negatives that are most likely false."""
-    mined = evaluation.guard and evaluation.guard.mined
+def _likely_false(evaluation: Evaluation, text: dict[str, str]) -> Facts:
+    """How many mined negatives are likely false, and which most."""
+    from batchplan.quality.metrics import METRICS
+
+    if not (mined := evaluation.guard and evaluation.guard.mined):
+        return
+    yield METRICS[_MINED].label, text[_MINED]
     lines = [
         f"row {one.row}, negative {one.negative}: {one.similarity:.3f}, own pair {one.positive:.3f}"
-        for one in (mined.examples[:_SHOWN] if mined else ())
+        for one in mined.examples[:_SHOWN]
     ]
     if lines:
         yield "the most similar of them", "\n".join(lines)

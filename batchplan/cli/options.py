@@ -185,60 +185,41 @@ class ListSession(Session):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Labelling:
-    """Columns that show which negatives are false."""
-
-    label_column: str | None = option(
-        None, "Column of classes. Negatives of the same class count as false.", kind="column"
-    )
-    group_column: str | None = option(
-        None,
-        "Column of groups. Negatives of the same group count as false and break the guard.",
-        kind="column",
-    )
-    label_table: str | None = label_table_option()
-
-    def __post_init__(self) -> None:
-        if self.label_table and self.label_column is None and self.group_column is None:
-            raise InputError(
-                "label table: given without --label-column or --group-column; name a column"
-            )
-
-    @property
-    def columns(self) -> dict[str, str | None]:
-        """The names of the columns, as an evaluation stores them."""
-        return {"labels": self.label_column, "group": self.group_column}
-
-    def codes(self, data: Embeddings) -> tuple[NDArray[int64] | None, NDArray[int64] | None]:
-        """Return the codes (N,) of the labels and of the groups; None if no column is named."""
-        from batchplan.data import load_labels
-
-        labels, groups = (
-            None if column is None else load_labels(column, data, self.label_table)
-            for column in (self.label_column, self.group_column)
-        )
-        return labels, groups
-
-
-@dataclass(frozen=True, kw_only=True)
 class Measuring:
     """The options of every command that measures plans."""
 
     options: EvaluationOptions
-    labelling: Labelling
+    group_column: str | None = option(
+        None,
+        "Column of groups or classes. Two rows of one group break the guard.",
+        kind="column",
+    )
+    label_table: str | None = label_table_option()
     session: Session
 
+    def __post_init__(self) -> None:
+        if self.label_table and self.group_column is None:
+            raise InputError("label table: given without --group-column; name a column")
+
+    def groups(self, data: Embeddings) -> NDArray[int64] | None:
+        """Return the codes (N,) of the groups; None if no column is named."""
+        from batchplan.data import load_labels
+
+        if self.group_column is None:
+            return None
+        return load_labels(self.group_column, data, self.label_table)
+
     def facts(self, data: Embeddings, runtime: Runtime) -> RowFacts:
-        """Read the labels, the groups and the reference that these options name."""
+        """Read the groups and the reference that these options name."""
         from batchplan.quality import RowFacts
 
-        labels, groups = self.labelling.codes(data)
-        return RowFacts.read(data, self.options, runtime, labels, groups, self.labelling.columns)
+        groups = self.groups(data)
+        return RowFacts.read(data, self.options, runtime, groups, self.group_column)
 
     @property
     def paths(self) -> list[str]:
         """The files that these options name, besides the embeddings."""
-        return paths_of(self.options, self.session, self.labelling)
+        return paths_of(self.options, self.session, self)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -68,16 +68,15 @@ def report(
     read = [*inputs, *([text_table] if text_table else []), *measuring.paths]
     check_report_output(output, png, force=force, inputs=read)
     with measuring.session.opened([embeddings]) as (data, runtime, watch):
-        labels, groups = measuring.labelling.codes(data)
         plans = {
             name: load_plan(path, batch_size, data.num_rows)
             for name, path in zip(plan_names(files), files, strict=True)
         }
         write_report(
-            plans, data, output, labels=labels, groups=groups, columns=measuring.labelling.columns,
-            texts=columns, text_table=text_table, png=png, force=force, inputs=read,
-            device=runtime.device, memory=runtime.memory, seed=runtime.seed, observer=watch,
-            **vars(measuring.options),
+            plans, data, output, groups=measuring.groups(data),
+            group_column=measuring.group_column, texts=columns, text_table=text_table, png=png,
+            force=force, inputs=read, device=runtime.device, memory=runtime.memory,
+            seed=runtime.seed, observer=watch, **vars(measuring.options),
         )  # fmt: skip
     pictures = [] if png is None else [("pictures", png)]
     watch.summarize([watch.timing(), ("report", output), *pictures])

@@ -30,7 +30,6 @@ def compare(
     single: bool = False,
     planners: Sequence[str] | Mapping[str, Mapping[str, Any]] = USUAL,
     batch_size: int = 64,
-    labels: ArrayLike | None = None,
     groups: ArrayLike | None = None,
     folder: PathLike | None = None,
     force: bool = False,
@@ -48,7 +47,7 @@ def compare(
         planners: names; or options of planners by the name of the plan, which is a planner unless
             they have ``planner``: ``{"hard": {"planner": "partition", "mega_batches": 1}}``.
         batch_size: of planners whose options do not have it.
-        labels, groups: as in `batchplan.evaluate`.
+        groups: as in `batchplan.evaluate`.
         folder: a folder to which the plans are written, as ``NAME.npz``.
         force: whether to replace plans in it.
         seed, device, memory, observer: see `Runtime`.
@@ -74,7 +73,7 @@ def compare(
     if kept is not None:
         check_folder(kept, settings, [*source["paths"], *source.get("pair", ())], force=force)
     embeddings = load_embeddings(**source, memory=memory, observer=observer)
-    facts = RowFacts.read(embeddings, measured, runtime, labels, groups)
+    facts = RowFacts.read(embeddings, measured, runtime, groups)
     return compare_settings(settings, embeddings, facts, source, measured, runtime, folder=kept)
 
 
@@ -93,7 +92,7 @@ def compare_settings(
     Args:
         settings: from `make_setting` or `read_settings`, with different names.
         embeddings: N pairs.
-        facts: labels, groups and the reference, as `RowFacts.read` returns them.
+        facts: groups and the reference, as `RowFacts.read` returns them.
         source: the arguments of `load_embeddings` for the same data, such as ``{"paths": ...}``.
             Each planner reads the data in its own process.
         options: how to measure.

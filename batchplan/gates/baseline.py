@@ -90,7 +90,6 @@ def comparable_settings(
     *,
     batch_size: int,
     seed: int,
-    label_column: str | None,
     group_column: str | None,
 ) -> dict[str, Any]:
     """Return everything on which a metric depends, except the plan and the data.
@@ -99,10 +98,10 @@ def comparable_settings(
         options: of the evaluation.
         batch_size: of the plan.
         seed: of the random plans with which the plan is compared.
-        label_column, group_column: the columns that mark false negatives, None if not set.
+        group_column: the column of groups, None if not set.
     """
-    columns = {"label_column": label_column, "group_column": group_column}
-    settings = {"batch_size": batch_size, **shown(options), "seed": seed, **columns}
+    settings = {"batch_size": batch_size, **shown(options), "seed": seed}
+    settings["group_column"] = group_column
     del settings["sample"]  # standard errors show how exact the metrics are
     return settings
 

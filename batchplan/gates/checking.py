@@ -32,7 +32,7 @@ def check_plan(
     Args:
         plan: of the N rows of the embeddings.
         embeddings: N pairs.
-        facts: labels, groups and the reference, as `RowFacts.read` returns them.
+        facts: groups and the reference, as `RowFacts.read` returns them.
         gates: the limits; those of the kind ``fail-regress`` need a baseline.
         options: how to measure, as for `batchplan.evaluate`.
         runtime: device, memory budget, seed of the random plans, progress.
@@ -52,7 +52,7 @@ def check_plan(
     limited, _ = with_limit([plan], options)  # the limit that the baseline stores
     settings = comparable_settings(
         limited, batch_size=plan.batch_size, seed=runtime.seed,
-        label_column=facts.columns.get("labels"), group_column=facts.columns.get("group"),
+        group_column=facts.group_column,
     )  # fmt: skip
     if baseline is not None:
         baseline.require_comparable(settings, rows, baseline_name)

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from batchplan.quality.evaluation import Evaluation as Evaluation
     from batchplan.quality.evaluation import GuardReport as GuardReport
     from batchplan.quality.facts import RowFacts as RowFacts
-    from batchplan.quality.false_negatives import FalseNegatives as FalseNegatives
     from batchplan.quality.listed import ListedEvaluation as ListedEvaluation
     from batchplan.quality.listed import evaluate_candidates as evaluate_candidates
     from batchplan.quality.listed import evaluate_lists as evaluate_lists

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from batchplan.notebooks import figures, frame, table
 from batchplan.quality.coverage import Coverage
-from batchplan.quality.false_negatives import FalseNegatives
 
 if TYPE_CHECKING:
     from batchplan.quality.guard.limits import LimitSource
@@ -113,7 +112,6 @@ class Evaluation:
         similarity_histogram: ``edges`` (41) of bins of equal width; ``plan`` and ``random`` (40
             each), the shares of the negatives' similarities in the bins, of the plan and of the
             first random plan. Empty without negatives.
-        false_negatives: by kind, ``labels`` and ``group``, if they were passed.
         guard: None without a limit and without groups.
         fresh: whether the plan says that it was made for these embeddings.
         computed: by name, the metrics that have a formula in `METRICS`; `to_dict` lists them
@@ -143,7 +141,6 @@ class Evaluation:
     positive_probability: float
     similarity_percentiles: dict[str, float]
     similarity_histogram: dict[str, list[float]]
-    false_negatives: dict[str, FalseNegatives]
     guard: GuardReport | None
     coverage: Coverage
     fresh: bool

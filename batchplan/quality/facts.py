@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from batchplan.data import Embeddings
 from batchplan.data.reference import load_reference
 from batchplan.data.reference_options import ReferenceOptions
-from batchplan.quality.false_negatives import check_codes
+from batchplan.errors import InputError
 from batchplan.runtime import Runtime
 from batchplan.typing import Int64Array
 
 
 @dataclass(frozen=True, eq=False)
 class RowFacts:
-    """Labels and groups of N rows, and a reference.
+    """Groups of N rows, and a reference.
 
     Attributes:
-        codes: ``labels`` and ``group``, if they are known: int64 (N,), from 0 on, -1 for none.
-        columns: the names of their columns, by the same keys.
+        groups: int64 (N,), from 0 on, -1 for none; None if they are not known.
+        group_column: the name of their column, if it is known.
         reference: embeddings of another model, by which the limit is judged; None for the data.
     """
 
-    codes: dict[str, Int64Array] = field(default_factory=dict)
-    columns: Mapping[str, str | None] = field(default_factory=dict)
+    groups: Int64Array | None = None
+    group_column: str | None = None
     reference: Embeddings | None = None
 
     @classmethod
@@ -35,23 +35,37 @@ class RowFacts:
         embeddings: Embeddings,
         options: ReferenceOptions,
         runtime: Runtime,
-        labels: ArrayLike | None = None,
         groups: ArrayLike | None = None,
-        columns: Mapping[str, str | None] | None = None,
+        group_column: str | None = None,
     ) -> RowFacts:
-        """Check labels and groups of the rows, and load the reference that the options name.
+        """Check the groups of the rows, and load the reference that the options name.
 
         Raises:
             InputError, ResourceError: as `check_codes` and `load_reference`.
         """
-        codes = {
-            kind: check_codes(values, embeddings.num_rows, what)
-            for kind, what, values in (("labels", "labels", labels), ("group", "groups", groups))
-            if values is not None
-        }
-        return cls(codes, columns or {}, load_reference(options, embeddings, runtime))
+        codes = None if groups is None else check_codes(groups, embeddings.num_rows)
+        return cls(codes, group_column, load_reference(options, embeddings, runtime))
 
     def take(self, rows: Int64Array) -> RowFacts:
         """Return the facts about some rows, int64 (m,), in this order."""
-        codes = {kind: of_rows[rows] for kind, of_rows in self.codes.items()}
-        return replace(self, codes=codes, reference=self.reference and self.reference.take(rows))
+        groups = None if self.groups is None else self.groups[rows]
+        return replace(self, groups=groups, reference=self.reference and self.reference.take(rows))
+
+
+def check_codes(values: ArrayLike, num_rows: int) -> Int64Array:
+    """Return groups as small codes from 0 on: int64 (N,), -1 for none.
+
+    Args:
+        values: integers (N,), equal for equal groups, -1 for a row that has none.
+        num_rows: N.
+
+    Raises:
+        InputError: not integers, not N of them, or one below -1.
+    """
+    array = np.asarray(values)
+    if array.dtype.kind not in "iu" or array.shape != (num_rows,) or array.min() < -1:
+        raise InputError(
+            f"groups: got {array.dtype} {array.shape}, expected integers ({num_rows},) from -1 on: "
+            "a code for each row of the data in the same order, -1 where there is no group"
+        )
+    return np.where(array < 0, -1, np.unique(array, return_inverse=True)[1])

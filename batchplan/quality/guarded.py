@@ -50,7 +50,7 @@ def guard_report(
     report = GuardReport(
         reference=reference,
         planned_reference=_planned_reference(plan, reference),
-        without_groups=planned_groups and "group" not in facts.codes,
+        without_groups=planned_groups and facts.groups is None,
         **{name: getattr(options, name) for name in LIMITS},
         limit_from=limit_from,
         pairs=within,

@@ -1,7 +1,6 @@
 """Measures plans with formulas that do not depend on how they were planned."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Unpack
 
 import torch
@@ -17,7 +16,6 @@ from batchplan.plans.plan import require_plan
 from batchplan.quality.coverage import coverage
 from batchplan.quality.evaluation import Evaluation, GuardReport
 from batchplan.quality.facts import RowFacts
-from batchplan.quality.false_negatives import false_negatives
 from batchplan.quality.guard.limits import with_limit
 from batchplan.quality.guarded import false_mined, guard_report
 from batchplan.quality.losses.all_rows import global_statistics
@@ -43,7 +41,6 @@ def evaluate(
     y: Any = None,
     *,
     negatives: Any = None,
-    labels: ArrayLike | None = None,
     groups: ArrayLike | None = None,
     device: str = "auto",
     memory: int | str | None = None,
@@ -57,14 +54,13 @@ def evaluate(
         plan: a plan of these embeddings.
         x, y, negatives: `Embeddings`, or arrays, tensors or columns, as `batchplan.plan`
             takes them.
-        labels: integers (N,), the class of each row, -1 for none; a negative with the class of
-            its anchor counts as false.
-        groups: a second kind of label; two rows of a group also break the guard.
+        groups: integers (N,), the group or class of each row, -1 for none; two rows of a group
+            break the guard.
         device, memory, seed, observer: see `Runtime`; the seed draws the random plans.
         options: fields of `EvaluationOptions`.
 
     Raises:
-        InputError: an option out of range, a plan or labels of other data, data without
+        InputError: an option out of range, a plan or groups of other data, data without
             similarities, or arrays that `Embeddings.from_arrays` refuses.
         ResourceError: not enough memory, or no such device.
     """
@@ -74,7 +70,7 @@ def evaluate(
     data = data_of(x, y, negatives)
     if isinstance(data, Candidates):
         raise InputError("evaluate: got candidates, which have no vectors; use evaluate_candidates")
-    facts = RowFacts.read(data, settings, runtime, labels, groups)
+    facts = RowFacts.read(data, settings, runtime, groups)
     return evaluate_plans([plan], data, facts, settings, runtime)[0]
 
 
@@ -94,7 +90,7 @@ def evaluate_plans(
     Args:
         plans: of the N pairs.
         embeddings: N pairs.
-        facts: labels, groups and the reference, as `RowFacts.read` returns them.
+        facts: groups and the reference, as `RowFacts.read` returns them.
         options: how to measure.
         runtime: device, memory budget, seed of the random plans, progress.
 
@@ -106,7 +102,7 @@ def evaluate_plans(
     if not plans:
         return []
     limited, limit_from = with_limit(plans, options)
-    _require_memory(embeddings, plans, limited.limited or "group" in facts.codes, runtime)
+    _require_memory(embeddings, plans, limited.limited or facts.groups is not None, runtime)
     pairs = unguarded_pairs(embeddings, options.similarity, options.temperature, runtime)
     sample = drawn_sample(pairs, options, runtime)
     pairs = guarded_pairs(pairs, embeddings, facts, limited, runtime)
@@ -157,7 +153,6 @@ def _evaluation(
         similarities: as `Distribution.figures` returns them.
     """
     plan, sampled = measured.plan, measured.sample.rows
-    rows, offsets = plan.rows, plan.batch_offsets
     recalls = _recalls(measured)
     figures, of_losses = losses(measured)
     errors |= of_losses | {f"hard_negative_recall.{m}": error for m, (_, error) in recalls.items()}
@@ -171,12 +166,8 @@ def _evaluation(
         **figures,
         **similarities,
         hard_negative_recall={m: recall for m, (recall, _) in recalls.items()},
-        false_negatives={
-            kind: replace(false_negatives(rows, offsets, codes), column=facts.columns.get(kind))
-            for kind, codes in facts.codes.items()
-        },
         guard=guard,
-        coverage=coverage(rows, embeddings.num_rows),
+        coverage=coverage(plan.rows, embeddings.num_rows),
         fresh=plan.metadata.fingerprint == embeddings.fingerprint,
         computed={
             name: metric.compute(measured) for name, metric in METRICS.items() if metric.compute

@@ -177,20 +177,6 @@ _TEXT = _Text()
 _PERCENTILES = "  ".join(f"{p}%: {{similarity_percentiles.{p}:.3f}}" for p in PERCENTS)
 
 
-def _same(kind: str, noun: str) -> list[Metric]:
-    """Return the metrics of the false negatives by a kind of label."""
-    key = f"false_negatives.{kind}"
-    return [
-        Metric(
-            f"{key}.rate", f"negatives of the same {noun}", "lower",
-            f"{{:share}} ({{{key}.rate_random:share}} at random, ratio {{{key}.ratio:.2f}})",
-            f"share of the pairs of a batch with the same {noun}",
-            column=Column(f"same {noun}", "{:.2%}", f"{{{key}.rate_random:.2%}}"),
-        ),
-        Metric(f"{key}.ratio", "", "lower", "{:.2f}", "the former over that at random"),
-    ]  # fmt: skip
-
-
 # By name, in the order in which tables show them.
 METRICS: dict[str, Metric] = {
     metric.name: metric
@@ -224,8 +210,6 @@ METRICS: dict[str, Metric] = {
                "mean softmax probability of the positive in the batch; lower is harder"),
         Metric("similarity_percentiles.50", "in-batch similarity", None, _PERCENTILES,
                "percentiles of the similarities of all negatives"),
-        *_same("labels", "label"),
-        *_same("group", "group"),
         Metric("guard.broken", "pairs that break the guard", "lower",
                "{:,} of {guard.pairs:,} ({guard.broken_share:share}, "
                "{guard.broken_share_random:share} at random)",

@@ -102,7 +102,7 @@ def guarded_pairs(
     Raises:
         InputError: as `unguarded_pairs`, about the reference.
     """
-    groups, judge = facts.codes.get("group"), pairs
+    groups, judge = facts.groups, pairs
     if not options.limited and groups is None:
         return pairs
     if facts.reference is not None:

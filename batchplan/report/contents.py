@@ -122,7 +122,7 @@ def gather(
     shown = [anchors, [*anchors, *(example.negative for example in examples)]]
     shown += [false] * len(embeddings.negatives)
     if texts is None:
-        texts = likely_columns(embeddings, text_table, facts.columns.values())
+        texts = likely_columns(embeddings, text_table, [facts.group_column])
     named = texts if len(texts) != 1 else [*texts, *texts]
     found = [
         load_texts(

@@ -35,9 +35,8 @@ def write_report(
     embeddings: Embeddings,
     output: PathLike,
     *,
-    labels: ArrayLike | None = None,
     groups: ArrayLike | None = None,
-    columns: Mapping[str, str | None] | None = None,
+    group_column: str | None = None,
     texts: Sequence[str] | None = None,
     text_table: str | None = None,
     png: PathLike | None = None,
@@ -57,8 +56,8 @@ def write_report(
         plans: one to six of the same batch size, by the names to show.
         embeddings: N pairs of rows.
         output: the page to write, ``.html``.
-        labels, groups: as in `batchplan.quality.evaluate`.
-        columns: the names of their columns, under ``labels`` and ``group``.
+        groups: as in `batchplan.quality.evaluate`.
+        group_column: the name of their column.
         texts: the columns of the texts of x and of y, or one for both, to show examples with; None
             looks for likely ones, as `batchplan.data.texts.likely_columns`.
         text_table: the file that has them; None for those of the embeddings.
@@ -80,7 +79,7 @@ def write_report(
     check_report_output(output, png, force=force, inputs=inputs)
     runtime = Runtime.of(device, memory, seed, observer)
     settings = EvaluationOptions(**options)
-    facts = RowFacts.read(embeddings, settings, runtime, labels, groups, columns)
+    facts = RowFacts.read(embeddings, settings, runtime, groups, group_column)
     contents = gather(
         plans, embeddings, facts, settings, runtime, texts=texts, text_table=text_table
     )

@@ -15,14 +15,18 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 
+from batchplan import Embeddings, Plan
+from batchplan.data import load_labels
 from batchplan.planners import PLANNERS
+from batchplan.typing import Int64Array
 from tests.benchmarks.quality import load
 
 LIMIT = 300  # seconds of one command
 BATCH_SIZE, TEMPERATURE = 64, 0.05
-LABELS = {"group": "--group-column", "source": "--label-column"}  # columns, where the data has them
+LABELS = "group", "source"  # columns, if the data has them
 
 # Options beside the defaults, which are always measured; {most} is N - 1.
 SETTINGS = {
@@ -49,7 +53,7 @@ SETTINGS = {
 def measure(data: Path) -> dict[str, object]:
     """Every planner on real pairs, batch 64, temperature 0.05."""
     embeddings = load(data)
-    inputs, labels = sources(data)
+    inputs, labels = sources(data, embeddings)
     found: dict[str, object] = {}
     with tempfile.TemporaryDirectory() as folder:
         for command in settings(embeddings.num_rows):
@@ -59,17 +63,15 @@ def measure(data: Path) -> dict[str, object]:
     return found
 
 
-def sources(data: Path) -> tuple[list[str], list[str]]:
-    """The arguments that name the embeddings, and those that name their labels."""
-    table, inputs, options = data / "pairs.parquet", [str(data / "pairs.parquet")], []
+def sources(data: Path, embeddings: Embeddings) -> tuple[list[str], dict[str, Int64Array]]:
+    """The arguments that name the embeddings, and their labels by column."""
+    table, inputs, there = data / "pairs.parquet", [str(data / "pairs.parquet")], []
     if (data / "queries.npy").exists():
         inputs = [str(data / "queries.npy"), "--pair", str(data / "codes.npy")]
         table = data / "rows.parquet"
     if table.exists():
         there = pq.read_schema(table).names
-        for column, option in LABELS.items():
-            options += [option, column] if column in there else []
-    return inputs, [*options, "--label-table", str(table)] if options else []
+    return inputs, {one: load_labels(one, embeddings, table) for one in LABELS if one in there}
 
 
 def settings(num_rows: int) -> Iterator[list[str]]:
@@ -82,7 +84,7 @@ def settings(num_rows: int) -> Iterator[list[str]]:
 
 
 def compared(
-    command: Sequence[str], inputs: Sequence[str], labels: Sequence[str], folder: Path
+    command: Sequence[str], inputs: Sequence[str], labels: dict[str, Int64Array], folder: Path
 ) -> dict[str, object]:
     """Plan and evaluate: a row of the table, or why there is none."""
     plan = str(folder / "plan.parquet")
@@ -92,7 +94,7 @@ def compared(
         options += tau
     try:
         summary = _run([*command, *inputs, *options])
-        found = _run(["evaluate", plan, *inputs, *tau, *labels])
+        found = _run(["evaluate", plan, *inputs, *tau])
     except subprocess.TimeoutExpired:
         return {"loss": f"stopped after {LIMIT} s"}
     except subprocess.CalledProcessError as error:
@@ -102,14 +104,24 @@ def compared(
         "gap reduction": found["gap_reduction"],
         "oracle share": found["oracle_share"],
     }
-    for false in found["false_negatives"].values():
-        row[f"false by {false['column']}"] = false["rate"]
-        row[f"{false['column']} / random"] = false["ratio"]
+    made = Plan.load(plan)
+    batches = np.repeat(np.arange(made.num_batches), np.diff(made.batch_offsets))
+    for column, codes in labels.items():
+        share = row[f"false by {column}"] = of_one_label(codes[made.rows], batches)
+        random = of_one_label(codes, np.zeros_like(codes))
+        row[f"{column} / random"] = share / random if random else None
     return row | {
         "rows seen": found["coverage"]["share_seen"],
         "seconds": summary["seconds_total"],
         "peak MB": summary["peak_memory_bytes"] / 1e6,
     }
+
+
+def of_one_label(codes: Int64Array, batches: Int64Array) -> float:
+    """The share of the pairs of a batch with the same label; -1 is none."""
+    kinds = (batches * (codes.max() + 1) + codes)[codes >= 0]
+    same, pairs = (int(counts @ (counts - 1)) for counts in map(np.bincount, (kinds, batches)))
+    return same / pairs
 
 
 def _options(planner: str) -> set[str]:

@@ -7,6 +7,7 @@ from typer.main import get_command
 from batchplan.cli.app import app
 from batchplan.planners import PLANNERS
 from tests.benchmarks import planners
+from tests.benchmarks.quality import load
 
 
 def test_every_planner_is_compared_with_options_that_it_has():
@@ -43,7 +44,7 @@ def test_rows_of_the_comparison(few, monkeypatch):
 
 
 def test_what_cannot_be_measured_says_why(few, monkeypatch):
-    inputs, labels = planners.sources(few)
+    inputs, labels = planners.sources(few, load(few))
     refused = planners.compared(["gcbs", "--neighbors", "256"], inputs, labels, few)
     assert refused["loss"].startswith("error: neighbors")
     monkeypatch.setattr(planners, "LIMIT", 0.01)

@@ -64,7 +64,7 @@ def test_refusals(lists, npy, refused, run, folder):
     assert sorted(path.name for path in folder.glob("plan*")) == []
 
 
-def test_labels_need_vectors(lists, done, refused):
+def test_groups_need_vectors(lists, done, refused):
     done("random", *lists, "-b", 8, "-o", "plan.npy")
     message = refused("evaluate", "plan.npy", *lists, "--group-column", "id")
-    assert "which need vectors" in message
+    assert "which needs vectors" in message

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from batchplan import Plan
 from batchplan.quality.metrics import judged, value_of
 
 NOTHING_FAILS = ["--fail-under", "coverage.share_seen=1"]
@@ -61,23 +62,18 @@ def test_the_gates_that_hold_and_those_that_do_not(planned, check, metrics):
 def test_every_metric_that_can_be_judged_is_one_of_evaluate(planned, check, done):
     measured = ["--relative-margin", 0.1]
     document = json.loads(done("evaluate", *planned, *measured, "--json").stdout)
-    names = [name for name in judged() if not name.startswith("false_negatives")]
-    gates = [part for name in names for part in ("--fail-over", f"{name}=1e9")]
+    gates = [part for name in judged() for part in ("--fail-over", f"{name}=1e9")]
     status, shown, _ = check(*planned, *measured, *gates, "--format", "json")
     assert status == 0
     found = {gate["metric"]: gate["value"] for gate in json.loads(shown)["gates"]}
-    assert found == {name: value_of(document, name) for name in names}
+    assert found == {name: value_of(document, name) for name in judged()}
 
 
 def test_false_negatives_by_their_columns(parquet, npy, check, done):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     pq.write_table(pa.table({"kind": [i % 2 for i in range(48)]}), "kinds.parquet")
     done("random", parquet, "-b", 8, "-q")
-    columns = ["--label-column", "kind", "--group-column", "kind", "--label-table", "kinds.parquet"]
-    gates = ["--fail-over", "false_negatives.labels.rate=1"]
-    gates += ["--fail-over", "false_negatives.group.rate=0.01"]
+    columns = ["--group-column", "kind", "--label-table", "kinds.parquet"]
+    gates = ["--fail-over", "guard.broken_share=1", "--fail-over", "guard.rows_affected=1"]
     status, shown, _ = check("plan.npy", parquet, *columns, *gates, "--format", "json")
     assert (status, [gate["passed"] for gate in json.loads(shown)["gates"]]) == (1, [True, False])
 
@@ -218,7 +214,6 @@ def test_usage(planned, arguments, part, check, snapshot):
             "got 'speed=1', expected METRIC=VALUE, a finite number for one of loss_train, ",
         ),
         (["--fail-under", "gap"], "expected METRIC=VALUE"),
-        (["--fail-over", "false_negatives.group.rate=0"], "is undefined for this plan; leave it"),
         (["--no-guard", "--fail-over", "guard.broken=0"], "which option it needs"),
         ([*NOTHING_FAILS, "--baseline", "none.json"], "none.json: no such file"),
         ([*NOTHING_FAILS, "--baseline", "x.npy"], "x.npy: is not a baseline of this version"),
@@ -238,12 +233,11 @@ def test_a_baseline_is_replaced_only_by_force(planned, check, refused):
     refused("check", *planned, *over, parts=["would overwrite or join the input base.json"])
 
 
-def test_an_undefined_metric_is_not_judged(npy, check, refused):
-    pq.write_table(pa.table({"own": range(48)}), "labels.parquet")  # no two rows have the same
-    Path("two.txt").write_text("0\n1\n")
-    few = ["two.txt", *npy, "-b", 2, "--label-table", "labels.parquet", "--label-column", "own"]
-    gates = ["--fail-over", "gap=9", "--fail-over", "false_negatives.labels.ratio=9"]
-    refused("check", *few, *gates, parts=["labels.ratio is undefined for this plan"])
+def test_an_undefined_metric_is_not_judged(planned, check, refused):
+    Plan(np.arange(48), np.arange(49), Plan.load("plan.npy").metadata).save("alone.parquet")
+    few = ["alone.parquet", *planned[1:]]
+    gates = ["--fail-over", "gap=9", "--fail-over", "guard.broken_share=9"]
+    refused("check", *few, *gates, parts=["guard.broken_share is undefined for this plan"])
     assert check(*few, *gates[:2])[0] == 0
 
 

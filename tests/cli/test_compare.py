@@ -36,8 +36,7 @@ def kept(tmp_path_factory, pairs):
     folder = tmp_path_factory.mktemp("kept")
     for name, side in zip("xy", pairs, strict=True):
         np.save(folder / f"{name}.npy", side)
-    labels = {"class": [i % 5 for i in range(48)], "group": [i // 2 for i in range(48)]}
-    pq.write_table(pa.table(labels), folder / "labels.parquet")
+    pq.write_table(pa.table({"group": [i // 2 for i in range(48)]}), folder / "labels.parquet")
     (folder / "s.toml").write_text(SETTINGS)
     return folder, json.loads(compare(folder, "--json").stdout)
 
@@ -95,8 +94,8 @@ def test_plans_and_evaluations_are_those_of_the_commands_alone(kept, done, monke
 
 def test_the_table_shows_all_of_it(kept):
     folder, _ = kept
-    measured = ["--label-column", "class", "--group-column", "group"]
-    measured += ["--label-table", "labels.parquet", "--relative-margin", "0.1"]
+    measured = ["--group-column", "group", "--label-table", "labels.parquet"]
+    measured += ["--relative-margin", "0.1"]
     shown = compare(folder, *measured, "--planners", f"gcbs,{FAILED}")
     assert [line.partition(",")[0] for line in shown.stderr.splitlines()] == [
         "planned: gcbs", f"planned: {FAILED}",
@@ -108,13 +107,11 @@ def test_the_table_shows_all_of_it(kept):
     assert (empty, guard[:25]) == ("", "guard    relative margin ")
     assert verdict.startswith("verdict  train on ")
     head, plan, chance, failure = (line.split("  ") for line in table)
-    heads = ["planner", "allowed", "broken", "loss", "oracle", "reduction"]
-    heads += ["same label", "same group", "seconds", "memory"]
+    heads = ["planner", "allowed", "broken", "loss", "oracle", "reduction", "seconds", "memory"]
     assert [cell.strip() for cell in head if cell.strip()] == heads
     cells = [cell.strip() for cell in plan if cell.strip()]
     assert (cells[:2], len(cells)) == (["1", "gcbs"], len(heads) + 1)
-    # 8 rows of 48, of which 2 carry each group: two of a batch do with a chance of 1 in 47
-    assert [cell.strip() for cell in chance if cell.strip()][::7] == ["random batches", "2.13%"]
+    assert next(cell.strip() for cell in chance if cell.strip()) == "random batches"
     assert (
         failure[-1].strip().startswith("failed: batch size: got 49, expected at most the 48 rows")
     )

@@ -18,9 +18,8 @@ KEYS = """
     num_rows num_batches batch_size partitions_rows temperature similarity loss_train loss_global
     gap loss_random loss_random_std random_z gap_random gap_reduction loss_oracle oracle_share
     hard_negative_recall positive_probability similarity_percentiles similarity_histogram
-    false_negatives guard coverage fresh verdict
+    guard coverage fresh verdict
 """.split()  # noqa: SIM905
-FALSE_NEGATIVE_KEYS = ["column", "rate", "rate_random", "ratio", "pairs"]
 GUARD_KEYS = """
     reference planned_reference without_groups relative_margin absolute_margin max_score limit_from
     pairs broken broken_share broken_share_random by rows_affected loss_train loss_global
@@ -111,7 +110,6 @@ def test_evaluate_as_json(planned, done):
         "plan": 40,
         "random": 40,
     }
-    assert document["false_negatives"] == {}
     assert document["guard"]["limit_from"] == "default"
     assert list(document["coverage"]) == COVERAGE_KEYS
     assert list(document["coverage"].values()) == [48, 0, 1.0, 0, 1]
@@ -135,23 +133,16 @@ def label_table(name="labels.parquet", rows=48):
 def test_evaluate_counts_false_negatives(npy, done):
     table = label_table()
     Path("p.txt").write_text("\n".join(map(str, range(48))))
-    given = ["evaluate", "p.txt", *npy, "-b", 12, "--label-table", table, "--label-column", "kind"]
-    document = json.loads(done(*given, "--group-column", "group", "--json").stdout)
-    found = document["false_negatives"]
-    assert list(found) == ["labels", "group"]
-    assert list(found["labels"]) == FALSE_NEGATIVE_KEYS
-    # 16 labels of 3 rows, side by side; 12 groups of 2 rows and 12 of 1
-    random = 16 * 6 / (48 * 47)
-    assert list(found["labels"].values()) == pytest.approx(
-        ["kind", 16 * 6 / (4 * 12 * 11), random, 47 / 11, 528]
-    )
-    assert found["group"]["column"] == "group"
-    assert found["group"]["rate"] == pytest.approx(12 * 2 / 528)
-    assert list(json.loads(done(*given, "--json").stdout)["false_negatives"]) == ["labels"]
-    shown = done(*given, "--group-column", "group", "--all").stdout
-    assert "negatives of the same label  18.2% (4.26% at random, ratio 4.27)" in shown
-    assert "negatives of the same group  4.55% (1.06% at random, ratio 4.27)" in shown
-    assert all(len(line) < 120 for line in shown.partition("\n\n")[2].splitlines())
+    given = ["evaluate", "p.txt", *npy, "-b", 12, "--label-table", table, "--no-guard"]
+    # 16 kinds of 3 rows, side by side; 12 groups of 2 rows and 12 of 1
+    for column, pairs in (("kind", 16 * 3), ("group", 12)):
+        document = json.loads(done(*given, "--group-column", column, "--json").stdout)
+        found = document["guard"]
+        assert found["by"] == {"similarity": 0, "group": pairs, "duplicate": 0}
+        assert (found["pairs"], found["broken_share"]) == (264, pytest.approx(pairs / 264))
+        assert found["broken_share_random"] == pytest.approx(pairs / (48 * 47 / 2))
+    shown = done(*given, "--group-column", "kind", "--all").stdout
+    assert "48 of 264 (18.2%, 4.26% at random)" in shown
 
 
 def test_groups_that_a_plan_keeps_apart_are_named_again(npy, done):
@@ -205,28 +196,28 @@ def test_two_limits_are_refused(planned, refused):
     refused("evaluate", *planned, *both, parts=[said])
 
 
-def test_evaluate_finds_labels_in_the_embeddings(parquet, done):
+def test_evaluate_finds_groups_in_the_embeddings(parquet, done):
     table = pq.read_table(parquet)
     pq.write_table(table.append_column("kind", pa.array(["one"] * 48)), parquet)
     done("random", parquet, "-b", 8, "-o", "p.parquet", "-q")
     document = json.loads(
-        done("evaluate", "p.parquet", parquet, "--label-column", "kind", "--json").stdout
+        done("evaluate", "p.parquet", parquet, "--group-column", "kind", "--json").stdout
     )
-    assert document["false_negatives"]["labels"]["rate"] == 1
+    assert document["guard"]["by"]["group"] == document["guard"]["pairs"]
 
 
 @pytest.mark.parametrize(
     ("options", "part"),
     [
-        (["--label-column", "none", "--label-table", "labels.parquet"], "'none': there is no such"),
+        (["--group-column", "none", "--label-table", "labels.parquet"], "'none': there is no such"),
         (["--group-column", "weight", "--label-table", "labels.parquet"], "got double"),
         (
-            ["--label-column", "kind", "--label-table", "short.parquet"],
+            ["--group-column", "kind", "--label-table", "short.parquet"],
             "got 47 labels, expected 48",
         ),
-        (["--label-column", "kind", "--label-table", "missing.parquet"], "missing.parquet"),
-        (["--label-column", "kind"], "--label-table"),
-        (["--label-table", "labels.parquet"], "without --label-column or --group-column"),
+        (["--group-column", "kind", "--label-table", "missing.parquet"], "missing.parquet"),
+        (["--group-column", "kind"], "--label-table"),
+        (["--label-table", "labels.parquet"], "without --group-column"),
     ],
 )
 def test_labels_that_cannot_be_used(options, part, planned, refused):

@@ -114,7 +114,7 @@ def test_outputs_that_cannot_be_written(plans, parquet, refused):
     Path("png/losses.png").write_text("mine")
     refused(*report, "--png", "png", parts=["exists already", "--force"])
     shutil.copy(parquet, "data.html")
-    labels = ["--label-table", "data.html", "--label-column", "id"]
+    labels = ["--label-table", "data.html", "--group-column", "id"]
     refused(*report, *labels, "-o", "data.html", "--force", parts=["overwrite"])
 
 

@@ -151,7 +151,7 @@ def test_columns(parquet, pairs, said, text):
     assert said("inspect", "named.parquet", statuses=[3])  # the ids are all the same
     said("inspect", "other.parquet", "--x-column", "z", statuses=[3])
     said("inspect", "other.parquet", "--x-column", f"{name} kind", statuses=[3])
-    labelled = ("other.parquet", "-b", 8, *FEW, "--label-column", f"{name} kind")
+    labelled = ("other.parquet", "-b", 8, *FEW, "--group-column", f"{name} kind")
     said("evaluate", "plan.txt", *labelled, statuses=[0])
     said("evaluate", "plan.txt", *labelled, "--json", statuses=[0])
 
@@ -191,7 +191,7 @@ def test_a_report(planned, parquet, said):
     document |= {"planner": text, "options": {text: text}, "metrics": {text: [text]}}
     path.write_text(json.dumps(document))
     pq.write_table(pa.table({text: [i % 3 for i in range(48)]}), "kinds.parquet")
-    labels = ("--label-column", text, "--label-table", "kinds.parquet")
+    labels = ("--group-column", text, "--label-table", "kinds.parquet")
     said("report", *planned[:1], parquet, *FEW, *labels, "--png", "png", statuses=[0])
     page = Path("report.html").read_text("utf-8")
     harmless(page)

@@ -14,7 +14,6 @@ import typer
 from typer.main import get_command
 
 from batchplan.cli.app import app
-from batchplan.cli.options import Labelling
 from batchplan.data.reference_options import ReferenceOptions
 from batchplan.guard.options import GroupOptions, GuardOptions
 from batchplan.options import SimilarityOptions
@@ -95,7 +94,7 @@ GROUPS = (
         "Measuring",
         "",
         "random_trials",
-        (EvaluationOptions, Labelling),
+        (EvaluationOptions, "group_column", "label_table"),
         alone=False,
     ),
     Group(

@@ -158,7 +158,7 @@ def whole(tmp_path_factory):
     others = (np.arange(ROWS)[:, None] + np.arange(1, 4)) % ROWS
     Negatives(np.arange(ROWS), others, plan.metadata).save(folder / "negatives.parquet")
     options = EvaluationOptions(random_trials=2)
-    how = comparable_settings(options, batch_size=4, seed=0, label_column=None, group_column=None)
+    how = comparable_settings(options, batch_size=4, seed=0, group_column=None)
     Path(folder / "baseline.json").write_bytes(
         Baseline(
             num_rows=ROWS,

@@ -12,7 +12,7 @@ from batchplan.quality import EvaluationOptions
 
 def settings(**options):
     options = EvaluationOptions(**options)
-    return comparable_settings(options, batch_size=8, seed=0, label_column=None, group_column=None)
+    return comparable_settings(options, batch_size=8, seed=0, group_column=None)
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_other_settings_are_not_comparable(baseline, changed, part):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("batch_size", 16), ("seed", 1), ("label_column", "a"), ("group_column", "a")],
+    [("batch_size", 16), ("seed", 1), ("group_column", "a")],
 )
 def test_nor_are_other_batch_sizes_seeds_and_columns(baseline, name, value):
     with pytest.raises(InputError, match=f"{name.replace('_', ' ')} .*, got {value}"):

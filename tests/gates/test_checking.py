@@ -30,22 +30,20 @@ def plan(embeddings):
 
 
 def test_judged_by_what_evaluate_measures(embeddings, plan):
-    labels = np.arange(96) % 5
-    found = batchplan.evaluate(plan, embeddings, random_trials=3, seed=4, labels=labels)
-    reduction, rate = found.gap_reduction, found.false_negatives["labels"].rate
+    groups = np.arange(96) % 5
+    found = batchplan.evaluate(plan, embeddings, random_trials=3, seed=4, groups=groups)
+    reduction, share = found.gap_reduction, found.guard.broken_share
     gates = [
         fail_under(f"gap_reduction={reduction!r}"),
         fail_under(f"gap_reduction={float(np.nextafter(reduction, 1))!r}"),
-        fail_over(f"false_negatives.labels.rate={rate!r}"),
+        fail_over(f"guard.broken_share={share!r}"),
     ]
-    facts = RowFacts({"labels": labels}, {"labels": "kind"})
+    facts = RowFacts(groups, "kind")
     judgement, measured = check_plan(plan, embeddings, facts, gates, OPTIONS, CPU, name="p")
     assert [one.passed for one in judgement.verdicts] == [True, False, True]
     assert (judgement.plan, judgement.passed, judgement.warnings) == ("p", False, ())
-    document = found.to_dict()
-    document["false_negatives"]["labels"]["column"] = "kind"
-    assert measured.evaluation == document
-    assert measured.settings["label_column"] == "kind"
+    assert measured.evaluation == found.to_dict()
+    assert measured.settings["group_column"] == "kind"
     assert measured.settings["seed"] == 4
 
 
@@ -72,12 +70,10 @@ def test_against_a_baseline(embeddings, plan):
 
 
 def test_a_metric_that_is_not_measured(embeddings, plan):
-    with pytest.raises(
-        InputError, match=r"is undefined for this plan; leave it out \(docs/metrics\.md"
-    ):
-        check_plan(
-            plan, embeddings, RowFacts(), [fail_over("false_negatives.labels.rate=1")], OPTIONS, CPU
-        )
+    options = replace(OPTIONS, guard=False)
+    said = r"is undefined for this plan; leave it out \(docs/metrics\.md"
+    with pytest.raises(InputError, match=said):
+        check_plan(plan, embeddings, RowFacts(), [fail_over("guard.broken=1")], options, CPU)
 
 
 def test_estimates_are_judged_by_their_values(embeddings, plan):

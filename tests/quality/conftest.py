@@ -125,7 +125,6 @@ def brute_force(plan, embeddings, *, temperature, similarity, random_trials, see
             str(p): v for p, v in zip(percents, np.percentile(negatives, percents), strict=True)
         },
         "similarity_histogram": histograms(S, embeddings, similarity, batches, orders[0], plan),
-        "false_negatives": {},
         "guard": None,
         "coverage": counted(plan, n),
         "fresh": plan.metadata.fingerprint == embeddings.fingerprint,

@@ -1,4 +1,4 @@
-"""Labels, histogram and coverage: what may be wrong with negatives, and with samples."""
+"""Groups, histogram and coverage: what may be wrong with negatives, and with samples."""
 
 import numpy as np
 import pytest
@@ -8,12 +8,10 @@ from hypothesis import strategies as st
 
 from batchplan import InputError
 from batchplan.plans import Plan
-from batchplan.quality import EvaluationOptions, RowFacts, evaluate, evaluate_plans
+from batchplan.quality import evaluate
 from batchplan.quality.coverage import coverage
-from batchplan.quality.false_negatives import check_codes, false_negatives
+from batchplan.quality.facts import check_codes
 from batchplan.quality.losses.distribution import Distribution
-from batchplan.quality.references import random_rows
-from batchplan.runtime import Runtime
 
 
 @st.composite
@@ -26,82 +24,30 @@ def samples(draw):
     return n, batches, labels
 
 
-def arrays(batches):
-    rows = np.array([row for batch in batches for row in batch])
-    return rows, np.cumsum([0, *map(len, batches)])
-
-
-@given(samples())
-def test_against_brute_force(sample):
-    n, batches, labels = sample
-    found = false_negatives(*arrays(batches), check_codes(labels, n, "labels"))
-
-    def rate(batches):
-        pairs = [(i, j) for batch in batches for i in batch for j in batch if i != j]
-        same = sum(labels[i] == labels[j] != -1 for i, j in pairs)
-        return (same / len(pairs) if pairs else None), len(pairs)
-
-    assert (found.rate, found.pairs) == rate(batches)
-    assert found.rate_random == pytest.approx(rate([range(n)])[0])
-    if found.rate is None or found.rate_random == 0:
-        assert found.ratio is None
-    else:
-        assert found.ratio == found.rate / found.rate_random
-
-
-@given(samples())
-def test_one_label_for_all_and_one_for_each(sample):
-    n, batches, _ = sample
-    same = false_negatives(*arrays(batches), np.zeros(n, np.int64))
-    assert same.rate_random == 1
-    assert (same.rate, same.ratio) in {(1, 1), (None, None)}
-    for codes in (np.arange(n), np.full(n, -1)):
-        none = false_negatives(*arrays(batches), codes)
-        assert (none.rate or 0, none.rate_random, none.ratio) == (0, 0, None)
-
-
 @given(samples(), st.integers(1, 10**12))
 def test_only_equality_of_codes_matters(sample, step):
-    n, batches, labels = sample
+    n, _, labels = sample
     spread = [code if code < 0 else 7 + code * step for code in labels]
-    one, other = (
-        false_negatives(*arrays(batches), check_codes(codes, n, "labels"))
-        for codes in (labels, spread)
+    one, other = (check_codes(codes, n) for codes in (labels, spread))
+    assert one.tolist() == other.tolist()
+    assert all(
+        (one[i] == one[j] != -1) == (labels[i] == labels[j] != -1)
+        for i in range(n)
+        for j in range(n)
     )
-    assert one == other
-
-
-@pytest.mark.parametrize("sizes", [[7, 7, 6], [7, 7], [7, 7, 7, 7, 3, 1]])
-def test_expectation_is_the_mean_over_random_plans(sizes):
-    """Also where rows are dropped, and where they come again."""
-    n, trials = 20, 1500
-    codes = check_codes(np.array([0] * 6 + [1] * 5 + [2] * 3 + [-1] * 6), n, "labels")
-    offsets = np.cumsum([0, *sizes])
-    generator = np.random.default_rng(0)
-    found = [
-        false_negatives(random_rows(generator, n, offsets), offsets, codes) for _ in range(trials)
-    ]
-    rates = np.array([one.rate for one in found])
-    assert abs(rates.mean() - found[0].rate_random) < 4 * rates.std() / np.sqrt(trials)
 
 
 def test_evaluate_takes_codes(helpers):
     embeddings = helpers.clustered(30)
     plan = helpers.make_plan(embeddings, 6)
+    groups = np.arange(30, dtype=np.uint8) // 5
+    found = evaluate(plan, embeddings, groups=groups, guard=False)
+    assert found.guard.broken_share_random == pytest.approx(4 / 29)
     plain = evaluate(plan, embeddings, guard=False)
-    labels, groups = np.arange(30, dtype=np.uint8) // 5, [-1] * 30
-    found = evaluate(plan, embeddings, labels=labels, groups=groups)
-    assert list(found.false_negatives) == ["labels", "group"]
-    assert found.false_negatives["labels"].rate_random == pytest.approx(4 / 29)
-    assert found.false_negatives["group"].rate == 0
-    columns = {"labels": "kind", "group": "author"}
-    options, runtime = EvaluationOptions(), Runtime()
-    facts = RowFacts.read(embeddings, options, runtime, labels, groups, columns)
-    (one,) = evaluate_plans([plan], embeddings, facts, options, runtime)
-    named = one.to_dict()
-    assert [one["column"] for one in named["false_negatives"].values()] == ["kind", "author"]
     assert plain.guard is None
-    assert found.to_dict() | {"false_negatives": {}, "guard": None} == plain.to_dict()
+    assert found.to_dict() | {"guard": None} == plain.to_dict()
+    alone = evaluate(plan, embeddings, groups=[-1] * 30, guard=False)
+    assert alone.guard.broken == 0
 
 
 @pytest.mark.parametrize(
@@ -115,12 +61,11 @@ def test_evaluate_takes_codes(helpers):
         ([*range(29), -2], "from -1 on"),
     ],
 )
-@pytest.mark.parametrize("name", ["labels", "groups"])
-def test_codes_that_are_none(helpers, name, codes, part):
+def test_codes_that_are_none(helpers, codes, part):
     embeddings = helpers.clustered(30)
     plan = helpers.make_plan(embeddings, 6)
-    with pytest.raises(InputError, match=f"^{name}: got .*{part}"):
-        evaluate(plan, embeddings, **{name: codes})
+    with pytest.raises(InputError, match=f"^groups: got .*{part}"):
+        evaluate(plan, embeddings, groups=codes)
 
 
 @given(samples())
@@ -165,6 +110,5 @@ def test_no_negatives_no_histogram(helpers):
     embeddings = helpers.clustered(5)
     metadata = helpers.make_plan(embeddings, 2).metadata
     plan = Plan(np.arange(5), np.arange(6), metadata)
-    found = evaluate(plan, embeddings, labels=np.zeros(5, int))
+    found = evaluate(plan, embeddings)
     assert (found.similarity_histogram, found.similarity_percentiles) == ({}, {})
-    assert found.false_negatives["labels"].rate is None

@@ -46,7 +46,7 @@ def test_groups_break_the_guard_without_a_fine(helpers):
     embeddings = helpers.clustered(45)
     plan = helpers.make_plan(embeddings, 9)
     options = EvaluationOptions(guard=False)
-    facts = RowFacts({"group": np.zeros(45, np.int64)})
+    facts = RowFacts(np.zeros(45, np.int64))
     found = measured_gain(plan, embeddings, facts, options, 5.0, Runtime("cpu"))
     assert (found.limited, found.plan.broken_share, found.plan.objective) == (False, 1.0, 0.0)
 

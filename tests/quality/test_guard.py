@@ -111,10 +111,9 @@ def test_groups_alone_are_a_guard(helpers):
     found = check(helpers, plan, embeddings, guard=False, groups=[-1, *range(4), *[5] * 25])
     assert found.guard.by["similarity"] == 0
     assert found.guard.by["group"] > 0
-    assert found.guard.broken_share_random > found.false_negatives["group"].rate_random
     no_group = check(helpers, plan, embeddings, guard=False, groups=[-1] * 30).guard
     assert no_group.broken == no_group.by["duplicate"]
-    assert evaluate(plan, embeddings, labels=[0] * 30, guard=False).guard is None
+    assert evaluate(plan, embeddings, guard=False).guard is None
 
 
 def test_positives_below_zero(helpers):

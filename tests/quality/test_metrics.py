@@ -15,7 +15,6 @@ OTHERS = (
     "guard.loss_random", "guard.loss_global",
 )  # fmt: skip
 ABOUT = {
-    "column",
     "reference",
     "planned_reference",
     "without_groups",
@@ -37,8 +36,8 @@ def found(helpers):
     embeddings = helpers.clustered(45, copies=4, mined=2)
     codes = np.arange(45) // 3
     return evaluate(
-        helpers.make_plan(embeddings, 8), embeddings, relative_margin=0.1, labels=codes,
-        groups=codes, random_trials=3,
+        helpers.make_plan(embeddings, 8), embeddings, relative_margin=0.1, groups=codes,
+        random_trials=3,
     )  # fmt: skip
 
 

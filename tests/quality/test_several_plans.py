@@ -66,9 +66,8 @@ def test_each_is_measured_as_it_is_alone(helpers, paired, guard):
     embeddings = helpers.clustered(67, paired=paired, copies=4)
     plans = some_plans(helpers, embeddings)
     options = {"random_trials": 3} | guard
-    given = {"labels": np.arange(67) % 9 - 1}
-    if groups := options.pop("groups", None):
-        given["groups"] = np.arange(67) // groups
+    groups = options.pop("groups", None)
+    given = {"groups": np.arange(67) // groups} if groups else {}
     settings, runtime = EvaluationOptions(**options), Runtime("cpu", seed=4)
     facts = RowFacts.read(embeddings, settings, runtime, **given)
     together = evaluate_plans(plans, embeddings, facts, settings, runtime)

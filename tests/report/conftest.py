@@ -47,18 +47,12 @@ def plans(embeddings):
 
 
 @pytest.fixture(scope="session")
-def labels():
-    return np.random.default_rng(5).integers(6, size=ROWS)
-
-
-@pytest.fixture(scope="session")
-def made(embeddings, plans, labels, tmp_path_factory):
+def made(embeddings, plans, tmp_path_factory):
     """path, text and contents of the report, and the folder of its pictures."""
     folder = tmp_path_factory.mktemp("report")
     contents = write_report(
         plans, embeddings, folder / "report.html",
-        relative_margin=0.1, random_trials=4, seed=2,
-        labels=labels, columns={"labels": "<i>topic</i>"}, png=folder / "png",
+        relative_margin=0.1, random_trials=4, seed=2, png=folder / "png",
     )  # fmt: skip
     return SimpleNamespace(
         path=folder / "report.html",
