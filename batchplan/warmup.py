@@ -20,7 +20,6 @@ from batchplan.guard.describe import describe
 from batchplan.planners import PLANNERS, run_planner
 from batchplan.plans.plan import Plan
 from batchplan.quality.facts import RowFacts
-from batchplan.quality.listed import evaluate_lists
 from batchplan.quality.measure import evaluate_plans
 from batchplan.quality.options import EvaluationOptions
 from batchplan.refinement.options import RefineOptions
@@ -125,5 +124,3 @@ def _runs_of_mined(tuples: Embeddings, runtime: Runtime) -> Iterator[Run]:
     scores = np.tile(np.linspace(0.9, 0.1, _BATCH), (_ROWS, 1))
     lists = Candidates.from_lists(ids, scores, np.ones(_ROWS))
     yield partial(planned, "partition", lists)
-    plan = planned("random", lists)
-    yield partial(evaluate_lists, plan, lists, EvaluationOptions(), runtime)

@@ -63,7 +63,7 @@ def evaluate(
     with measuring.session.opened(embeddings or []) as (data, runtime, _):
         loaded = load_plan(plan, batch_size, data.num_rows)
         if listed:
-            found = quality.evaluate_lists(loaded, data, measuring.options, runtime)
+            found = quality.evaluate_candidates(loaded, data, **vars(measuring.options))
         else:
             facts, options = measuring.facts(data, runtime), measuring.options
             (evaluation,) = quality.evaluate_plans([loaded], data, facts, options, runtime)
@@ -121,12 +121,7 @@ def _listed_facts(found: ListedEvaluation) -> Facts:
     from batchplan.quality.metrics import percent
 
     size = f"{found.num_batches:,} batches of {found.batch_size}"
-    yield "plan", f"{size} over {found.num_rows:,} rows, temperature {found.temperature:g}"
-    yield "loss, x to y", f"{found.loss_train:.4f} (at least {found.loss_train_least:.4f})"
-    least = f"(at least {found.loss_random_least:.4f})"
-    yield "loss, random batches", f"{found.loss_random:.4f} {least}"
-    yield "loss, oracle", f"{found.loss_oracle:.4f}"
-    yield "share of the way to the oracle", f"{found.oracle_share:.1%}"
+    yield "plan", f"{size} over {found.num_rows:,} rows"
     recalls = found.hard_negative_recall
     yield (
         "hard negatives in batch",
@@ -134,8 +129,7 @@ def _listed_facts(found: ListedEvaluation) -> Facts:
     )
     yield "in-batch pairs that are listed", percent(found.listed_share)
     if found.broken is not None:
-        random = f"{found.broken_random or 0.0:,.1f} at random"
-        yield "pairs that break the guard", f"{found.broken:,} listed ones ({random})"
+        yield "pairs that break the guard", f"{found.broken:,} listed ones"
     seen = found.coverage
     yield "rows in the plan", f"{seen.rows_seen:,} ({seen.share_seen:.1%})"
-    yield "unknown without vectors", "loss of all rows and the gap, y to x, percentiles"
+    yield "unknown without vectors", "losses, the gap, similarities"

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from batchplan.quality.facts import RowFacts as RowFacts
     from batchplan.quality.listed import ListedEvaluation as ListedEvaluation
     from batchplan.quality.listed import evaluate_candidates as evaluate_candidates
-    from batchplan.quality.listed import evaluate_lists as evaluate_lists
     from batchplan.quality.measure import evaluate as evaluate
     from batchplan.quality.measure import evaluate_plans as evaluate_plans
     from batchplan.quality.options import EvaluationOptions as EvaluationOptions

@@ -34,15 +34,15 @@ def test_plan_refine_and_evaluate(lists, done):
     assert "48 with 480 candidates" in summary
     assert pq.read_table("plan.parquet")["id"].to_pylist()[0].startswith("row ")
     printed = done("evaluate", "plan.parquet", *lists).stdout
-    for words in ("loss, x to y", "share of the way to the oracle", "unknown without vectors"):
+    for words in ("hard negatives in batch", "pairs that break the guard", "unknown without"):
         assert words in printed
     found = json.loads(done("evaluate", "plan.parquet", *lists, "--json").stdout)
     assert found["num_rows"] == 48
-    assert found["loss_train"] >= found["loss_train_least"]
+    assert found["hard_negative_recall"]["1"] > 0
     done("random", *lists, "-b", 8, "-o", "random.npy")
     done("refine", "random.npy", *lists, "-o", "refined.npy", "--no-guard")
     before, after = (
-        json.loads(done("evaluate", name, *lists, "--json").stdout)["loss_train"]
+        json.loads(done("evaluate", name, *lists, "--json").stdout)["listed_share"]
         for name in ("random.npy", "refined.npy")
     )
     assert after > before
