@@ -19,7 +19,7 @@ from batchplan.quality.facts import RowFacts
 from batchplan.quality.guard.limits import with_limit
 from batchplan.quality.guarded import false_mined, guard_report
 from batchplan.quality.losses.all_rows import global_statistics
-from batchplan.quality.losses.distribution import Distribution
+from batchplan.quality.losses.distribution import distribution_figures
 from batchplan.quality.losses.in_batches import batch_statistics
 from batchplan.quality.losses.plans import losses
 from batchplan.quality.measured import HARDEST_KEPT, RECALLED, GlobalStatistics, Measured
@@ -27,7 +27,7 @@ from batchplan.quality.metrics import METRICS
 from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.pairs import guarded_pairs, unguarded_pairs
 from batchplan.quality.recall import hard_negative_recall, membership
-from batchplan.quality.references import RandomPlans, drawn_sample, random_plans
+from batchplan.quality.references import RandomPlans, drawn_sample, random_orders, random_plans
 from batchplan.runtime import Observer, Runtime
 
 _FIXED_BYTES = 128 << 20  # tiles and chunks of all passes
@@ -112,8 +112,7 @@ def evaluate_plans(
     found = []
     for plan in plans:
         size, offsets = plan.batch_size, plan.batch_offsets
-        similar = Distribution(pairs.bound, pairs.x.device)
-        forth, back, breaks = batch_statistics(pairs, plan.rows, offsets, similar)
+        forth, back, breaks = batch_statistics(pairs, plan.rows, offsets)
         if (cuts := offsets.tobytes()) not in random:
             random[cuts] = random_plans(pairs, offsets, options.random_trials, runtime)
         if size not in outside:
@@ -132,7 +131,8 @@ def evaluate_plans(
         guard, errors = None, dict[str, float]()
         if pairs.guard is not None:
             guard, errors = guard_report(measured, breaks, mined, facts, limited, limit_from)
-        similarities = similar.figures(random[cuts].detail)
+        other = next(random_orders(pairs.num_rows, offsets, 1, runtime))
+        similarities = distribution_figures(pairs, plan.rows, other, offsets)
         found.append(_evaluation(measured, guard, errors, similarities, embeddings, facts, options))
     return found
 
@@ -150,7 +150,7 @@ def _evaluation(
 
     Args:
         errors: the standard errors of the guard's figures.
-        similarities: as `Distribution.figures` returns them.
+        similarities: as `distribution_figures` returns them.
     """
     plan, sampled = measured.plan, measured.sample.rows
     recalls = _recalls(measured)

@@ -1,11 +1,10 @@
 """Measures what plans are compared with: all rows, and random plans."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from batchplan.quality.losses.distribution import Distribution
 from batchplan.quality.losses.in_batches import batch_statistics, mean_losses
 from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.pairs import Pairs
@@ -25,12 +24,10 @@ class RandomPlans:
     Attributes:
         losses: float64 (2, trials), their mean losses, x to y and y to x.
         allowed: the same over the pairs that the guard allows.
-        detail: of the first of them; more would add little.
     """
 
     losses: Float64Array
     allowed: Float64Array
-    detail: Distribution
 
 
 def drawn_sample(pairs: Pairs, options: EvaluationOptions, runtime: Runtime) -> Sample:
@@ -58,16 +55,13 @@ def drawn_sample(pairs: Pairs, options: EvaluationOptions, runtime: Runtime) -> 
 def random_plans(pairs: Pairs, offsets: Int64Array, trials: int, runtime: Runtime) -> RandomPlans:
     """Measure random plans whose batches start at ``offsets``, int64 (batches + 1,)."""
     losses = np.empty((2, 2, trials))
-    detail = Distribution(pairs.bound, pairs.x.device)
     with runtime.stage("random batches", total=trials) as advance:
         orders = random_orders(pairs.num_rows, offsets, trials, runtime)
         for trial, rows in enumerate(orders):
-            if not trial:
-                batch_statistics(replace(pairs, guard=None), rows, offsets, detail)
             found = mean_losses(pairs, rows, offsets)
             losses[:, :, trial] = found.every, found.allowed
             advance(1)
-    return RandomPlans(losses[0], losses[1], detail)
+    return RandomPlans(losses[0], losses[1])
 
 
 def random_orders(

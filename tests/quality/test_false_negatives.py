@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +10,7 @@ from batchplan.plans import Plan
 from batchplan.quality import evaluate
 from batchplan.quality.coverage import coverage
 from batchplan.quality.facts import check_codes
-from batchplan.quality.losses.distribution import Distribution
+from batchplan.quality.losses import distribution
 
 
 @st.composite
@@ -79,31 +78,24 @@ def test_coverage_counts_rows(sample):
     assert found.most_repeated == max(rows.count(row) for row in rows)
 
 
-@pytest.mark.parametrize("bound", [1.0, 3.7, 1e-20, 1e30])
-def test_histogram_of_any_range(bound):
-    numbers = np.random.default_rng(0).uniform(-bound, bound, (3, 40, 40))
-    distribution = Distribution(bound, torch.device("cpu"))
-    for part in numbers:
-        distribution.add(torch.from_numpy(part[None]), on_diagonal=False)
-    edges = distribution.figures(distribution)["similarity_histogram"]["edges"]
-    counts = np.histogram(numbers, edges)[0]
-    assert distribution.shares() == pytest.approx(counts / numbers.size)
-    assert (edges[0], edges[20], edges[40]) == (-bound, 0, bound)
-
-
-def test_histogram_at_its_edges():
-    distribution = Distribution(1.0, torch.device("cpu"))
-    assert distribution.shares() == []
-    numbers = [*(step / 20 for step in range(-20, 21)), 1.0 + 1e-7, -1.0 - 1e-7]
-    distribution.add(torch.tensor([[numbers]], dtype=torch.float64), on_diagonal=False)
-    assert distribution.shares() == pytest.approx([count / 43 for count in [2, *[1] * 38, 3]])
-
-
 def test_histogram_of_plans_of_all_pairs_is_that_of_random_ones(helpers):
     embeddings = helpers.clustered(24)
     found = evaluate(helpers.make_plan(embeddings, 24), embeddings).similarity_histogram
     assert found["plan"] == found["random"]
     assert sum(found["plan"]) == pytest.approx(1)
+
+
+def test_percentiles_of_some_batches_and_of_some_of_their_rows(helpers, monkeypatch):
+    embeddings = helpers.clustered(40)
+    plan, S = helpers.make_plan(embeddings, 8), helpers.dense(embeddings, "cosine")
+    monkeypatch.setattr(distribution, "_PAIRS", 2 * 8**2)
+    monkeypatch.setattr(distribution, "_SIDE", 4)
+    some = [plan.rows[start : start + 8 : 2] for start in (0, 16)]
+    expected = [S[i, j] for batch in some for i in batch for j in batch if i != j]
+    found = evaluate(plan, embeddings).similarity_percentiles
+    assert list(found.values()) == pytest.approx(
+        np.percentile(expected, distribution.PERCENTS), abs=1e-6
+    )
 
 
 def test_no_negatives_no_histogram(helpers):

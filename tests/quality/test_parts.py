@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchplan.quality.losses.all_rows import global_statistics
-from batchplan.quality.losses.distribution import PERCENTS, Distribution
 from batchplan.quality.losses.largest import KeyLargest, Largest
 from batchplan.quality.losses.running import RunningLogSumExp
 from batchplan.quality.pairs import unguarded_pairs
@@ -51,23 +50,6 @@ def test_log_sum_exp_neither_overflows_nor_vanishes():
     for tile in ([[-1e5, -2e5], [-torch.inf, -torch.inf]], [[9e4, 1e5], [-1e30, -torch.inf]]):
         running.add(torch.tensor(tile), 1, slice(None))
     assert running.result().tolist() == [1e5, pytest.approx(-1e30)]
-
-
-@pytest.mark.parametrize("bound", [1.0, 500.0])
-def test_percentiles_of_a_histogram(bound):
-    numbers = np.random.default_rng(0).uniform(-bound, bound, (3, 1000, 1000))
-    distribution = Distribution(bound, CPU)
-    for part in numbers:
-        distribution.add(torch.from_numpy(part[None]), on_diagonal=False)
-    found = distribution.percentiles()
-    assert list(found) == [str(percent) for percent in PERCENTS]
-    assert list(found.values()) == pytest.approx(
-        np.percentile(numbers, PERCENTS), abs=3.1e-6 * bound
-    )
-
-
-def test_percentiles_of_nothing():
-    assert Distribution(1.0, CPU).percentiles() == {}
 
 
 @settings(deadline=None, max_examples=60)

@@ -16,7 +16,6 @@ import torch
 from numpy.typing import NDArray
 
 from batchplan.quality.guard.rule import Guard
-from batchplan.quality.losses.distribution import Distribution
 from batchplan.quality.losses.running import RunningLogSumExp
 from batchplan.quality.measured import BatchStatistics
 from batchplan.quality.pairs import Pairs
@@ -56,15 +55,12 @@ class InBatches(NamedTuple):
     breaks: Breaks
 
 
-def batch_statistics(
-    pairs: Pairs, rows: Int64Array, offsets: Int64Array, detail: Distribution | None = None
-) -> InBatches:
+def batch_statistics(pairs: Pairs, rows: Int64Array, offsets: Int64Array) -> InBatches:
     """Measure each entry of a plan.
 
     Args:
         rows: int64 (entries,), the rows of all batches.
         offsets: int64 (batches + 1,), where each batch starts in them.
-        detail: collects the similarities, unless None.
     """
     x, y, guard, tau = pairs.x, pairs.y, pairs.guard, pairs.temperature
     ways = 1 if pairs.alike else 2
@@ -85,8 +81,6 @@ def batch_statistics(
                     names = torch.from_numpy(others).to(x.device)
                     keys = partial(gather, indices=others)
                     forth, largest = pairs.mined.meet(queries, keys, names, tile, tau)
-                if detail is not None:
-                    detail.add(largest, top == left)
                 hidden = None
                 if guard is not None:
                     broken = _broken(pairs, guard, own, others, tile, largest)
@@ -110,8 +104,8 @@ def batch_statistics(
             out[way][:, entries] = part.result(itself)
 
     groups = equal_batches(offsets, x.dim)
-    # `Distribution` and the broken pairs are added to in the order of the groups.
-    threaded = detail is None and guard is None and x.device.type == "cpu"
+    # The broken pairs are added to in the order of the groups.
+    threaded = guard is None and x.device.type == "cpu"
     for _ in in_order(measure, groups) if threaded else map(measure, groups):
         pass
     sides = [BatchStatistics(*values) for values in out]
