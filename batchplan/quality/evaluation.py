@@ -69,7 +69,7 @@ class GuardReport:
         limit_from: whether it comes from the options, from the plans or is the default.
         pairs: unordered pairs {i, j} of two rows of a batch, in all batches.
         broken, broken_share: those that break the guard; the share is None without pairs.
-        broken_share_random: its exact expectation for random batches.
+        broken_share_random: its expectation for random batches.
         by: the broken pairs by reason; a pair may have several.
         rows_affected: distinct rows of the broken pairs.
         loss_train, loss_global, loss_random, gap, gap_reduction: as in `Evaluation`, over the

@@ -195,6 +195,7 @@ def _require_memory(
     rows, entries = embeddings.num_rows, [len(plan.rows) for plan in plans]
     passes = len({plan.batch_size for plan in plans})
     need = rows * 8 * (passes * 2 * (6 + HARDEST_KEPT) + guarded * 16)
+    need += max(plan.batch_size for plan in plans) * 8 * embeddings.dim * len(embeddings.matrices)
     need += max(entries) * 8 * (2 * 4 + 8) + sum(4 * count + 8 * rows for count in entries)
     runtime.require_memory(
         need + _FIXED_BYTES + torch.get_num_threads() * _THREAD_BYTES,

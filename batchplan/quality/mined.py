@@ -5,7 +5,6 @@ log sum_c exp(x_i . d_jc / tau), and the two rows are as similar as the most sim
 documents.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -30,32 +29,6 @@ class Mined:
 
     def __bool__(self) -> bool:
         return bool(self.sides)
-
-    def meet(
-        self,
-        anchors: torch.Tensor,
-        keys: Callable[[MeasuredRows], torch.Tensor],
-        names: torch.Tensor,
-        pairs: torch.Tensor,
-        temperature: float,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the logits of anchors with rows, and the largest similarity of their documents.
-
-        Args:
-            anchors: (..., R, d).
-            keys: reads (..., C, d), the rows of a side.
-            names: int64 (..., C), their numbers, on the device.
-            pairs: (..., R, C), the similarities of the anchors to the positives of these rows.
-            temperature: tau.
-        """
-        logits, largest = pairs / temperature, pairs
-        for side, missing in zip(self.sides, self.missing, strict=True):
-            tile = (anchors @ keys(side).mT)[..., : pairs.shape[-2], : pairs.shape[-1]]
-            largest = torch.maximum(largest, tile)
-            tile = tile / temperature
-            tile.masked_fill_(missing[names].unsqueeze(-2), -torch.inf)
-            logits = torch.logaddexp(logits, tile)
-        return logits, largest
 
     def answers(self, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
         """Whether a mined negative of one row is the positive of the other: bool (..., R, C).

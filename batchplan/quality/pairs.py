@@ -1,5 +1,6 @@
 """The pairs of rows that an evaluation compares, and which of them a guard allows."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -129,3 +130,44 @@ def guarded_pairs(
     own = judge is pairs
     guard = Guard(judge.x, judge.y, own, pairs.mined, judge.bound, ceilings, distinct)
     return replace(pairs, guard=guard)
+
+
+def meet(
+    pairs: Pairs,
+    own: Callable[[MeasuredRows], torch.Tensor],
+    others: Callable[[MeasuredRows], torch.Tensor],
+    rows: torch.Tensor,
+    columns: torch.Tensor,
+) -> tuple[tuple[torch.Tensor, torch.Tensor], torch.Tensor, torch.Tensor]:
+    """Compare rows with columns.
+
+    Args:
+        own, others: read the rows and the columns of a side, (..., R, d) and (..., C, d), perhaps
+            with padding; the same object if the columns are the rows.
+        rows, columns: int64 (..., R) and (..., C), their numbers.
+
+    Returns:
+        The logits x to y and y to x; max(s_ij, s_ji), as the guard judges it; and the same of all
+        documents of the two rows; each (..., R, C).
+    """
+    x, y, mined, guard, tau = pairs.x, pairs.y, pairs.mined, pairs.guard, pairs.temperature
+    at = ..., slice(rows.shape[-1]), slice(columns.shape[-1])
+
+    def both(left: MeasuredRows, right: MeasuredRows) -> tuple[torch.Tensor, torch.Tensor]:
+        forth = (own(left) @ others(right).mT)[at]
+        if own is others:
+            return forth, forth.mT
+        return forth, forth if left is right else (own(right) @ others(left).mT)[at]
+
+    forth, back = both(x, y)
+    logits = forth / tau
+    back_logits = logits.mT if own is others else back / tau
+    highest = largest = torch.maximum(forth, back)
+    for side, missing in zip(mined.sides, mined.missing, strict=True):
+        there, here = both(x, side)
+        largest = largest.maximum(there).maximum(here)
+        tile = (there / tau).masked_fill_(missing[columns].unsqueeze(-2), -inf)
+        logits = torch.logaddexp(logits, tile)
+    if guard is not None and not guard.own:
+        highest = largest = torch.maximum(*both(guard.x, guard.y))
+    return (logits, back_logits), highest, largest

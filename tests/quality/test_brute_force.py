@@ -122,7 +122,7 @@ def test_tiles_and_streaming_change_nothing(helpers, monkeypatch):
     plan = helpers.make_plan(embeddings, 50)
     monkeypatch.setattr(tiles, "BLOCK_ROWS", 64)
     monkeypatch.setattr(tiles, "BLOCK_COLUMNS", 64)
-    monkeypatch.setattr(in_batches, "TILE", 7)
+    monkeypatch.setattr(in_batches, "MOST", 7 * 50)
     monkeypatch.setattr(rows, "_READ_AT_ONCE", 9)
     held = check(helpers, plan, embeddings)
     whole = rows.MeasuredRows.__init__

@@ -12,7 +12,6 @@ from batchplan import InputError
 from batchplan.data import Embeddings
 from batchplan.plans import Batching, Plan
 from batchplan.quality import evaluate, rows
-from batchplan.quality.guard import rule
 from batchplan.quality.losses import in_batches, streams, tiles
 
 GUARDS = (
@@ -231,8 +230,7 @@ def test_tiles_and_streaming_change_nothing(helpers, monkeypatch, paired, temper
     monkeypatch.setattr(tiles, "BLOCK_COLUMNS", 128)
     monkeypatch.setattr(streams, "_QUERIES", 32)
     monkeypatch.setattr(streams, "_COLUMNS", {"cpu": 48})
-    monkeypatch.setattr(rule, "_ELEMENTS", 36)
-    monkeypatch.setattr(in_batches, "TILE", 7)
+    monkeypatch.setattr(in_batches, "MOST", 7 * 50)
     monkeypatch.setattr(rows, "_READ_AT_ONCE", 9)
     held = rows.MeasuredRows.__init__
 

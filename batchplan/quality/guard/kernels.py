@@ -8,8 +8,8 @@ from batchplan.quality.losses.exponentials import STEP
 
 @njit
 def hide(  # type: ignore[no-untyped-def]
-    tile, forth, back, ceilings, column_ceilings, slack, codes, column_codes, hidden, broken,
-    column_broken, doubtful,
+    tile, forth, back, ceilings, column_ceilings, codes, column_codes, hidden, broken,
+    column_broken,
 ):  # fmt: skip
     """Mark and count the pairs of a tile that break the guard.
 
@@ -17,19 +17,13 @@ def hide(  # type: ignore[no-untyped-def]
         tile: float32 (R, W), -inf for pairs that do not exist; W a multiple of `STEP`.
         forth, back: float32 (R, W), s_ij and s_ji that the guard compares; may be the same array.
         ceilings, column_ceilings: float32 (R,) and (W,).
-        slack: the largest error of the difference to a ceiling.
         codes, column_codes: int64 (C, R) and (C, W).
         hidden: uint8 (R, W), which becomes 1 for these pairs and 0 for others.
         broken, column_broken: int64 (R,) and (W,), which gain these pairs.
-        doubtful: int32 (R W,), for the places r W + c of pairs within the slack, marked 0.
-
-    Returns:
-        The number of doubtful pairs.
     """
-    forbidden, near = np.empty(STEP, np.int32), np.empty(STEP, np.int32)
-    count, width = 0, tile.shape[1]
+    forbidden = np.empty(STEP, np.int32)
     for r in range(tile.shape[0]):
-        for start in range(0, width, STEP):
+        for start in range(0, tile.shape[1], STEP):
             there, here = forth[r, start : start + STEP], back[r, start : start + STEP]
             known = tile[r, start : start + STEP]
             limits = column_ceilings[start : start + STEP]
@@ -38,27 +32,16 @@ def hide(  # type: ignore[no-untyped-def]
             for c in range(STEP):
                 highest = max(there[c], here[c])
                 limit = limits[c] if limits[c] < ceilings[r] else ceilings[r]
-                excess = highest - limit
-                exists = np.int32(known[c] > -np.inf)
-                forbidden[c] = np.int32(excess > slack) & exists
-                near[c] = np.int32(abs(excess) <= slack) & exists
+                forbidden[c] = np.int32(highest >= limit) & np.int32(known[c] > -np.inf)
             for k in range(codes.shape[0]):
                 others = column_codes[k, start : start + STEP]
                 for c in range(STEP):
                     same = np.int32(others[c] == codes[k, r]) & np.int32(known[c] > -np.inf)
                     forbidden[c] |= same
-                    near[c] &= np.int32(1) - same
-            doubts, sum_ = np.int32(0), np.int32(0)
+            sum_ = np.int32(0)
             for c in range(STEP):
                 marks[c] = np.uint8(forbidden[c])
-                doubts += near[c]
                 sum_ += forbidden[c]
             broken[r] += sum_
             for c in range(STEP):
                 column_broken[start + c] += forbidden[c]
-            if doubts:
-                for c in range(STEP):
-                    if near[c]:
-                        doubtful[count] = r * width + start + c
-                        count += 1
-    return count

@@ -1,16 +1,14 @@
 """The rule of a guard against false negatives: which pairs of rows must not share a batch."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property, reduce
 
-import numpy as np
 import torch
 
 from batchplan.quality.mined import Mined
-from batchplan.quality.rows import MeasuredRows, spans
+from batchplan.quality.rows import MeasuredRows
 
-_ELEMENTS = 1 << 21  # numbers of the rows gathered to decide doubtful pairs in float64
-_EPS = float(np.finfo(np.float32).eps)
+_ROUNDING = 2e-6  # of the largest |s|: more than the rounding error of a float32 similarity
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,69 +35,35 @@ class Guard:
     ceilings: torch.Tensor
     codes: list[tuple[str, torch.Tensor]]
 
-    @property
-    def slack(self) -> float:
-        """A bound on the error of a float32 similarity less a float32 ceiling.
+    @cached_property
+    def ceilings_32(self) -> torch.Tensor:
+        """The ceilings for float32 similarities, float32 (N,), lowered for their rounding."""
+        return (self.ceilings - _ROUNDING * self.bound).float()
 
-        Twice the bound for a dot product summed in any order, and four roundings.
-        """
-        return (self.x.dim + 4) * _EPS * self.bound
-
-    def excess(
-        self, rows: torch.Tensor, columns: torch.Tensor, highest: torch.Tensor
-    ) -> torch.Tensor:
-        """Return how far pairs exceed the lower of their ceilings, float64; 0 or more breaks it.
+    def reasons(
+        self,
+        rows: torch.Tensor,
+        columns: torch.Tensor,
+        highest: torch.Tensor,
+        largest: torch.Tensor,
+    ) -> dict[str, torch.Tensor]:
+        """Return which pairs of distinct rows break the guard, bool (..., R, C), by reason, and
+        ``any``.
 
         Args:
             rows, columns: int64 (..., R) and (..., C), the two rows of each pair.
-            highest: max(s_ij, s_ji) of each, (..., R, C).
+            highest: (..., R, C), float32 or float64, max(s_ij, s_ji) of each.
+            largest: the same of any of their documents.
         """
-        of_rows, of_columns = self.ceilings[rows], self.ceilings[columns]
-        return highest - torch.minimum(of_rows.unsqueeze(-1), of_columns.unsqueeze(-2))
-
-    def same(self, rows: torch.Tensor, columns: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
-        """Yield each reason, and whether pairs share a code of it, bool (..., R, C)."""
+        ceilings = self.ceilings_32 if highest.dtype == torch.float32 else self.ceilings
+        limits = torch.minimum(ceilings[rows].unsqueeze(-1), ceilings[columns].unsqueeze(-2))
+        broken = {"similarity": highest >= limits}
+        if self.mined:
+            reached = (largest >= limits) | self.mined.answers(rows, columns)
+            broken["negative"] = reached & ~broken["similarity"]
         for reason, codes in self.codes:
-            yield reason, codes[rows].unsqueeze(-1) == codes[columns].unsqueeze(-2)
-
-    def broken(
-        self, rows: torch.Tensor, columns: torch.Tensor, highest: torch.Tensor
-    ) -> torch.Tensor:
-        """Whether pairs of distinct rows break the guard, bool (R, C).
-
-        Args:
-            rows, columns: int64 (R,) and (C,).
-            highest: float32 (R, C), max(s_ij, s_ji); `reach` decides pairs within the `slack`.
-        """
-        excess = self.excess(rows, columns, highest)
-        broken = excess >= 0
-        answers = [self.mined.answers(rows, columns)] if self.mined else []
-        for same in (*answers, *(one for _, one in self.same(rows, columns))):
-            broken |= same
-            excess.masked_fill_(same, torch.inf)  # beyond doubt
-        different = rows[:, None] != columns
-        broken &= different
-        r, c = torch.nonzero((excess.abs() <= self.slack) & different, as_tuple=True)
-        broken[r, c] = self.reach(rows[r], columns[c])
-        return broken
-
-    def reach(self, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
-        """Whether the similarities of pairs reach a ceiling, in float64: bool (P,).
-
-        Args:
-            rows, columns: int64 (P,), the two rows of each pair.
-        """
-        x, y = self.x, self.y
-        reached = torch.empty(len(rows), dtype=torch.bool, device=x.device)
-        for first, last in spans(len(rows), max(1, _ELEMENTS // x.dim)):
-            i, j = rows[first:last], columns[first:last]
-            own, others = i.cpu().numpy(), j.cpu().numpy()
-            highest = torch.linalg.vecdot(x.gather(own), y.gather(others))
-            highest = highest.maximum(torch.linalg.vecdot(y.gather(own), x.gather(others)))
-            for side in self.mined.sides:
-                for one, other in ((own, others), (others, own)):
-                    products = torch.linalg.vecdot(x.gather(one), side.gather(other))
-                    highest = highest.maximum(products)
-            limits = torch.minimum(self.ceilings[i], self.ceilings[j])
-            reached[first:last] = highest >= limits
-        return reached
+            same = codes[rows].unsqueeze(-1) == codes[columns].unsqueeze(-2)
+            broken[reason] = broken[reason] | same if reason in broken else same
+        broken["any"] = reduce(torch.logical_or, broken.values())
+        different = rows.unsqueeze(-1) != columns.unsqueeze(-2)
+        return {reason: mask & different for reason, mask in broken.items()}

@@ -5,7 +5,7 @@ running log-sum-exps and the largest logits so far.
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ import torch
 from batchplan.quality.losses.largest import key_room, largest
 from batchplan.quality.losses.running import RunningLogSumExp
 from batchplan.quality.measured import Found, GlobalStatistics, Wanted
-from batchplan.quality.pairs import Pairs
+from batchplan.quality.pairs import Pairs, meet
 from batchplan.quality.rows import MeasuredRows, spans
 from batchplan.runtime import Runtime
 from batchplan.typing import Int64Array
@@ -45,35 +45,21 @@ def streamed_statistics(
 
 def _against_all(pairs: Pairs, own: Int64Array, wanted: Wanted, ways: int) -> list[Found]:
     """Return the results of the rows ``own``, x to y and y to x, without the padding of blocks."""
-    x, y, mined, guard, tau = pairs.x, pairs.y, pairs.mined, pairs.guard, pairs.temperature
-    device, count = x.device, len(own)
-    x_own, y_own = x.some(own), y.some(own)
-    judge_own = None if guard is None or guard.own else (guard.x.some(own), guard.y.some(own))
+    x, guard, tau, device, count = pairs.x, pairs.guard, pairs.temperature, pairs.x.device, len(own)
+    here = cache(partial(MeasuredRows.some, indices=own))
     rows = torch.from_numpy(own).to(device)
     sums, allowed = ([RunningLogSumExp((count,), device) for _ in range(ways)] for _ in range(2))
     best = [largest(count, wanted.kept, device) for _ in range(ways)]
     broken = torch.zeros(count, dtype=torch.int64, device=device)
     for first, last in spans(x.num_rows, _COLUMNS.get(device.type, 1024)):
-        tile = slice(count), slice(last - first)
-        x_keys, y_keys = x.block(first, last), y.block(first, last)
         columns = torch.arange(first, last, device=device)
-        forth = (x_own @ y_keys.T)[tile]
-        back = forth if y is x else (y_own @ x_keys.T)[tile]
-        highest, logits = torch.maximum(forth, back), [forth / tau, back / tau]
-        if mined:
-            there = partial(MeasuredRows.block, start=first, stop=last)
-            logits[0], most = mined.meet(x_own, there, columns, forth, tau)
-            here = partial(MeasuredRows.some, indices=own)
-            highest = torch.maximum(most, mined.meet(x_keys, here, rows, back.mT, tau)[1].mT)
-            highest = highest.maximum(back)
-        itself = rows[:, None] == columns
+        there = cache(partial(MeasuredRows.block, start=first, stop=last))
+        logits, *judged = meet(pairs, here, there, rows, columns)
         masked = None
         if guard is not None:
-            if judge_own is not None:
-                judge_x, judge_y = guard.x.block(first, last), guard.y.block(first, last)
-                highest = torch.maximum(judge_own[0] @ judge_y.T, judge_own[1] @ judge_x.T)[tile]
-            masked = guard.broken(rows, columns, highest)
+            masked = guard.reasons(rows, columns, *judged)["any"]
             broken += masked.sum(dim=1)
+        itself = rows[:, None] == columns
         for way, values in enumerate(logits[:ways]):
             values.masked_fill_(itself, -torch.inf)
             best[way].offer(values.contiguous(), first)
@@ -81,8 +67,8 @@ def _against_all(pairs: Pairs, own: Int64Array, wanted: Wanted, ways: int) -> li
             if masked is not None:
                 values.masked_fill_(masked, -torch.inf)
                 allowed[way].add(values, 1, slice(None), consume=True)
-    positive = torch.linalg.vecdot(x_own.double(), y_own.double())[:count] / tau
-    with_own = mined.with_own(positive, x, own, tau), positive
+    positive = torch.linalg.vecdot(here(x).double(), here(pairs.y).double())[:count] / tau
+    with_own = pairs.mined.with_own(positive, x, own, tau), positive
     found = []
     for way in range(ways):
         values, columns = best[way].sorted()

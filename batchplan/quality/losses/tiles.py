@@ -150,7 +150,7 @@ class _Columns:
         self.judge_y = self.y if own else self._taken(guard.y)
         codes = [codes.numpy() for _, codes in guard.codes]
         self.codes = np.array(codes, np.int64).reshape(len(codes), n)
-        self.ceilings = guard.ceilings.numpy().astype(np.float32)
+        self.ceilings = guard.ceilings_32.numpy()
         padding = 0, -len(self.names) % STEP
         self.column_codes = np.pad(self.codes[:, self.names], ((0, 0), padding))
         self.column_ceilings = np.pad(self.ceilings[self.names], padding)
@@ -281,20 +281,12 @@ class _Strip:
                 for one, other in zip(own, keys, strict=True)
             )
         hidden = np.empty(forth.shape, np.uint8)
-        doubtful = np.empty(forth.size, np.int32)
         at = slice(columns.start, columns.start + forth.shape[1])
-        doubts = hide(
-            forth, *judged, of.ceilings[rows], of.column_ceilings[at], np.float32(guard.slack),
+        hide(
+            forth, *judged, of.ceilings[rows], of.column_ceilings[at],
             np.ascontiguousarray(of.codes[:, rows]), np.ascontiguousarray(of.column_codes[:, at]),
-            hidden, broken, column_broken, doubtful,
+            hidden, broken, column_broken,
         )  # fmt: skip
-        r, c = np.divmod(doubtful[:doubts].astype(np.int64), forth.shape[1])
-        names = self._columns.names[columns.start + c]
-        reached = guard.reach(torch.from_numpy(r + rows.start), torch.from_numpy(names)).numpy()
-        r, c = r[reached], c[reached]
-        hidden[r, c] = 1
-        broken += np.bincount(r, minlength=len(broken))
-        column_broken += np.bincount(c, minlength=len(column_broken))
         return hidden
 
     def _tiles(self, start: int, stop: int) -> list[tuple[int, int]]:
