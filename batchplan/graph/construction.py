@@ -17,7 +17,6 @@ from batchplan.data import Embeddings
 from batchplan.data.rows import load_rows
 from batchplan.graph import cuda
 from batchplan.graph.candidates import Candidates
-from batchplan.graph.documents import united_graph
 from batchplan.graph.scan import Block, ScanLimits, scan_cpu
 from batchplan.graph.screen import (
     Keys,
@@ -102,19 +101,12 @@ def build_graph(
 
     Returns:
         The edges (i, j), i != j, of the largest x_i . y_j as float32; ties go to the lower (i, j).
-        With mined negatives, those of x_i with any document of row j.
 
     Raises:
         InputError: a zero row under cosine.
         ResourceError: the graph would not fit into the memory budget, or there is no such device.
     """
     embeddings.require_similarities(similarity)
-    if embeddings.negatives:
-        each = (
-            build_graph(pairs, edges, runtime, similarity=similarity)
-            for pairs in embeddings.by_document()
-        )
-        return united_graph(each, edges)
     normalize = similarity == "cosine"
     n = embeddings.num_rows
     spare = edges // 4 + n + (1 << 16)

@@ -11,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-_SIGN = np.uint32(1 << 31)
 _UNITED = 1 << 25  # entries that a device unites at a time, some 60 bytes each
 
 
@@ -58,17 +57,6 @@ def common_with_transpose(
     common = matrix.multiply(matrix.T.tocsr()).tocsr()
     common.sort_indices()
     return common.indptr.astype(np.int64, copy=False), common.indices.astype(indices.dtype)
-
-
-def as_keys(weights: NDArray[np.float32]) -> NDArray[np.uint32]:
-    """Integers in the order of the weights, all above 0, as SciPy drops entries of 0."""
-    bits = weights.view(np.uint32)
-    return np.where(bits & _SIGN, ~bits, bits | _SIGN)
-
-
-def from_keys(keys: NDArray[np.uint32]) -> NDArray[np.float32]:
-    """The weights of `as_keys`."""
-    return np.where(keys & _SIGN, keys ^ _SIGN, ~keys).view(np.float32)
 
 
 def row_of_entry(indptr: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Neighbours and graphs of rows with several documents: the nearest document of a row counts.
+"""Neighbours of rows with several documents: the nearest document of a row counts.
 
 There is one search for the positives and one for each mined negative. The k best rows by their
 nearest document are among the k best rows of some search, so the results only need to be united. k
@@ -10,14 +10,8 @@ from collections.abc import Iterable
 from functools import partial
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
-from batchplan.graph import csr
-from batchplan.graph.candidates import Candidates
-from batchplan.graph.scan import Block
-from batchplan.graph.similarity_graph import SimilarityGraph
 from batchplan.threads import in_blocks
 
 Lists = tuple[NDArray[np.int64], NDArray[np.float32]]
@@ -43,41 +37,6 @@ def united_lists(by_document: Iterable[Lists]) -> Lists:
         in_blocks(work, len(out[0]), _ROWS)
         best = out
     return best
-
-
-def united_graph(by_document: Iterable[SimilarityGraph], edges: int) -> SimilarityGraph:
-    """The ``edges`` pairs with the largest product of the anchor with any document of the other
-    row; ties go to the lower (i, j).
-
-    Args:
-        by_document: for each document, the directed graph of as many edges, with weights.
-        edges: E.
-    """
-    graphs = iter(by_document)
-    best = next(graphs)
-    for graph in graphs:
-        united = _maximum(best).maximum(_maximum(graph))
-        store = Candidates(best.num_rows, united.nnz, best.indices.dtype, torch.device("cpu"))
-        counts = torch.from_numpy(np.diff(united.indptr).astype(np.int64))
-        columns = torch.from_numpy(united.indices).to(best.indices.dtype)
-        scores = torch.from_numpy(csr.from_keys(united.data))
-        store.add(Block(0, counts, columns, scores, 0))
-        threshold = store.cut(edges)
-        indptr, indices, weights = store.finish(True)
-        best = SimilarityGraph(
-            indptr.to(best.device), indices.to(best.device),
-            None if weights is None else weights.to(best.device), threshold,
-        )  # fmt: skip
-    return best
-
-
-def _maximum(graph: SimilarityGraph) -> csr_array:
-    """The graph as a matrix whose maximum with another is that of the weights."""
-    assert graph.weights is not None
-    indptr, indices, weights = (
-        part.cpu().numpy() for part in (graph.indptr, graph.indices, graph.weights)
-    )
-    return csr.square(indptr, indices, csr.as_keys(weights))
 
 
 def _unite(first: Lists, second: Lists, out: Lists, start: int, stop: int) -> None:

@@ -329,7 +329,7 @@ def _score(  # type: ignore[no-untyped-def]
 
     Pairs go through the tests in groups. Rows are prefetched before they are needed.
     """
-    codes, ceilings, x, y, _, referred = rules
+    codes, ceilings, x, y, referred = rules
     error, other_error = errors
     at_ceiling = ceilings.size > 0 and not referred
     places = np.empty(_GROUP, np.int64)

@@ -126,10 +126,6 @@ def _allowed_torch(
                 highest = (rules.x[i] * rules.y[j]).sum(1)
             if len(rules.x):
                 highest = torch.maximum(highest, (rules.y[i] * rules.x[j]).sum(1))
-            for own in rules.negatives:
-                for a, b in ((i, j), (j, i)):
-                    highest = torch.maximum(highest, (rules.x[a] * own[b]).sum(1))
-                    keep[part] &= (rules.y[a] != own[b]).any(1)
             keep[part] &= highest < torch.minimum(rules.ceilings[i], rules.ceilings[j])
     advance(graph.num_rows)
     return keep

@@ -21,7 +21,6 @@ class Rules:
         ceilings: float32 (N,), or (0,) if no similarity is too high.
         x, y: float32 (N, d), the rows of both sides, to compute s_ji, and with a reference also
             s_ij; (0, 0) if neither is needed.
-        negatives: float32 (k, N, d), mined negatives, or (0, 0, 0).
         referred: whether x and y are rows of a reference, which is used instead of the data to
             decide which rows are too similar.
     """
@@ -30,18 +29,16 @@ class Rules:
     ceilings: torch.Tensor
     x: torch.Tensor
     y: torch.Tensor
-    negatives: torch.Tensor
     referred: bool = False
 
     def compiled(self) -> tuple[Any, ...]:
         """Return the arrays for `breaks`."""
-        tensors = (self.codes, self.ceilings, self.x, self.y, self.negatives)
+        tensors = (self.codes, self.ceilings, self.x, self.y)
         return *(tensor.numpy() for tensor in tensors), self.referred
 
     def swapped(self) -> "Rules":
-        """Return the same rules for pairs of a y and an x. They are not valid with mined
-        negatives."""
-        return Rules(self.codes, self.ceilings, self.y, self.x, self.negatives, self.referred)
+        """Return the same rules for pairs of a y and an x."""
+        return Rules(self.codes, self.ceilings, self.y, self.x, self.referred)
 
 
 def bytes_of_rows(guard: Guard | None, embeddings: Embeddings) -> int:
@@ -50,9 +47,7 @@ def bytes_of_rows(guard: Guard | None, embeddings: Embeddings) -> int:
         return 0
     if guard.reference is not None:
         return 4 * guard.reference.dim * (1 + guard.reference.paired)
-    # With one matrix s_ji equals s_ij.
-    rows = embeddings.paired or bool(embeddings.negatives)
-    return 4 * embeddings.dim * (rows + len(embeddings.negatives))
+    return 4 * embeddings.dim * embeddings.paired  # with one matrix s_ji equals s_ij
 
 
 def rules_of(
@@ -69,16 +64,13 @@ def rules_of(
     guard = Guard() if guard is None else guard
     device = keys.device
     x = y = torch.empty((0, 0), device=device)
-    negatives = torch.empty((0, 0, 0), device=device)
     reference = guard.reference if guard.ceilings is not None else None
     if reference is not None:
         x, y = both_sides(reference, device, normalize)
-    elif guard.ceilings is not None and (embeddings.paired or embeddings.negatives):
+    elif guard.ceilings is not None and embeddings.paired:
         x, y = load_all_rows(embeddings.x, device, normalize), keys
-    if guard.ceilings is not None and embeddings.negatives:
-        negatives = mined(embeddings, device, normalize)
     codes, ceilings = (torch.from_numpy(part).to(device) for part in guard.compiled())
-    return Rules(codes, ceilings, x, y, negatives, reference is not None)
+    return Rules(codes, ceilings, x, y, reference is not None)
 
 
 def both_sides(
@@ -129,9 +121,9 @@ def apart(i, j, codes):  # type: ignore[no-untyped-def]
 def breaks(i, j, value, rules):  # type: ignore[no-untyped-def]
     """Return whether rows i and j break the guard of `Rules.compiled`.
 
-    ``value`` is s_ij of the data; with mined negatives, the similarity of any document of row j.
+    ``value`` is s_ij of the data.
     """
-    codes, ceilings, x, y, negatives, referred = rules
+    codes, ceilings, x, y, referred = rules
     if apart(i, j, codes):
         return True
     if ceilings.size == 0:
@@ -139,30 +131,4 @@ def breaks(i, j, value, rules):  # type: ignore[no-untyped-def]
     lowest = min(ceilings[i], ceilings[j])
     if referred:
         value = exact_dot(x[i], y[j])
-    if value >= lowest or (len(x) > 0 and exact_dot(y[i], x[j]) >= lowest):
-        return True
-    return len(negatives) > 0 and _negative_reaches(i, j, rules, lowest)
-
-
-@njit
-def _negative_reaches(i, j, rules, lowest):  # type: ignore[no-untyped-def]
-    """Return whether the anchor of one row is too similar to a document of the other, or a mined
-    negative of one is the positive of the other."""
-    _, _, x, y, negatives, _ = rules
-    if exact_dot(x[i], y[j]) >= lowest:
-        return True
-    for own in negatives:
-        if exact_dot(x[i], own[j]) >= lowest or exact_dot(x[j], own[i]) >= lowest:
-            return True
-        if _equal(y[i], own[j]) or _equal(y[j], own[i]):
-            return True
-    return False
-
-
-@njit
-def _equal(a, b):  # type: ignore[no-untyped-def]
-    """Return whether two rows are equal. `np.array_equal` takes longer to compile."""
-    for k in range(a.size):  # noqa: SIM110  (numba knows no generator expressions)
-        if a[k] != b[k]:
-            return False
-    return True
+    return value >= lowest or (len(x) > 0 and exact_dot(y[i], x[j]) >= lowest)

@@ -74,7 +74,6 @@ PLANNERS: dict[str, Planner] = {
         GcbsOptions,
         "Order a similarity graph by reverse Cuthill-McKee (GCBS).",
         "batchplan gcbs embeddings.parquet --quantile 0.999 --batch-size 64 -o plan.npy",
-        tuples=True,
     ),
     "bcs": Planner(
         "batchplan.planners.greedy.planner.bcs",

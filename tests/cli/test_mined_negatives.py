@@ -93,7 +93,7 @@ def test_refusals(mined, refused, pairs):
         "random", "x.npy", "--pair", "y.npy", "--negatives", "no.npy", *SIZE
     )
     options = ["--reference", "x.npy", "--reference-pair", "y.npy", "--relative-margin", "0.1"]
-    assert "reference: given with mined negatives" in refused("gcbs", *mined, *options, *SIZE)
+    assert "reference: given with mined negatives" in refused("partition", *mined, *options, *SIZE)
 
 
 def test_a_plan_of_pairs_is_not_judged_by_tuples(mined, npy, done, refused):

@@ -104,7 +104,6 @@ def commands():
     yield ["inspect", *PAIRS, "-q"]
     mined = [*PAIRS, "--negatives", "alone.npy", "-b", "10"]
     yield ["partition", *mined, "-o", "tuples.npy", "-q"]
-    yield ["gcbs", *mined, "--neighbors", "3", *GUARD, "-o", "graph.npy", "-q"]
     yield ["evaluate", "tuples.npy", *mined[:3], "-q"]
     lists = ["--candidates", "c.parquet"]
     yield ["partition", *lists, "-b", "10", "-o", "lists.npy", "-q"]

@@ -69,7 +69,6 @@ def train(folder, model_folder, *, loss="MultipleNegativesRankingLoss", planner=
         (2, {}),
         (2, {"embeddings": "training"}),
         (2, {"gather": True, "tail": "drop"}),
-        (1, {"planner": "gcbs", "neighbors": 5}),
     ],
 )
 def test_every_step_sees_the_plan_of_all_texts(devices, options, tmp_path, saved):

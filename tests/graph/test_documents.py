@@ -1,13 +1,12 @@
-"""Neighbours and graphs of rows with mined negatives against the whole products."""
+"""Neighbours of rows with mined negatives against the whole products."""
 
 import numpy as np
 import pytest
 
 from batchplan.data import Embeddings
-from batchplan.graph import build_graph
 from batchplan.graph.affinity import affinity_graph
 from batchplan.graph.neighbors import neighbors_both_ways
-from batchplan.guard.guard import Guard, make_guard
+from batchplan.guard.guard import Guard
 from batchplan.refinement import make_objective
 from batchplan.runtime import Runtime
 
@@ -97,36 +96,3 @@ def test_a_guard_looks_at_all_documents(guarded):
     edges[np.repeat(np.arange(120), np.diff(graph.indptr)), graph.indices] = True
     assert np.array_equal(edges, listed & ~broken)
     assert (listed & broken).any() == (ceilings is not None)
-
-
-@pytest.mark.parametrize("kind", ["ties", "noise"])
-@pytest.mark.parametrize("paired", [True, False])
-def test_edges_are_the_largest_products(brute, kind, paired):
-    data, tiles = tuples(kind, paired=paired)
-    largest = tiles.max(axis=0)
-    np.fill_diagonal(largest, -np.inf)
-    graph = build_graph(data, 7 * 120, Runtime("cpu"), similarity="dot")
-    order = np.argsort(-largest, axis=None, kind="stable")[: 7 * 120]
-    expected = {divmod(int(place), 120) for place in order}
-    edges = {(i, j): weight for i, j, weight in zip(*brute.edges(graph), strict=True)}
-    assert len(edges) == 7 * 120
-    if kind == "ties":
-        assert set(edges) == expected
-    assert graph.threshold == pytest.approx(largest.flat[order[-1]], abs=1e-5)
-    for (i, j), weight in edges.items():
-        assert weight == pytest.approx(largest[i, j], abs=1e-5)
-
-
-def test_the_guard_of_a_graph(brute):
-    data, tiles = tuples("ties")
-    largest = tiles.max(axis=0)
-    guard = make_guard(data, Runtime("cpu"), similarity="dot", max_score=12.0)
-    graph = build_graph(data, 20 * 120, Runtime("cpu"), similarity="dot")
-    kept = graph.without(guard, data, Runtime("cpu"), similarity="dot")
-    broken = np.maximum(largest, largest.T) >= 12
-    for codes in guard.codes():
-        broken |= (codes[:, None] == codes) & (codes >= 0)
-    rows, columns, _ = brute.edges(graph)
-    allowed = ~broken[rows, columns]
-    assert np.array_equal(brute.edges(kept)[:2], (rows[allowed], columns[allowed]))
-    assert 0 < kept.num_edges < graph.num_edges

@@ -81,7 +81,7 @@ def test_negatives_join_what_is_raised(planner, ragged):
     assert found.loss_train == pytest.approx(of_tuples, rel=1e-5)
 
 
-@pytest.mark.parametrize("planner", ["partition", "gcbs", "random"])
+@pytest.mark.parametrize("planner", ["partition", "random"])
 def test_a_mined_positive_of_another_row_is_kept_apart(planner):
     """As mining makes them: the negative of a row is the positive of the row most like it."""
     x, y, _ = tuples(128)
