@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 from batchplan.data import RowMatrix
 from batchplan.data.rows import load_rows, to_float32
 from batchplan.graph.screen import Keys, Queries, queries_from, sure_entry
-from batchplan.graph.shortlists import Shortlists, sink
+from batchplan.graph.shortlists import Shortlists
 from batchplan.guard.rules import Rules, apart, breaks, dot, exact_dot
-from batchplan.kernels import AHEAD, LANES, njit, prefetch, reaching, trailing_zeros
+from batchplan.kernels import AHEAD, LANES, insert, njit, prefetch, reaching, trailing_zeros
 from batchplan.threads import block_height, in_blocks, silent
 
 TILE = 1024  # columns, and at most twice as many rows; the product is scanned while in cache
@@ -282,12 +282,11 @@ def _guess(values, rows, columns, kept, rules, floors):  # type: ignore[no-untyp
         kept[:] = -np.inf
         for c in range(columns.size):
             value = values[r, c]
-            if value <= kept[0] or rows[r] == columns[c]:
+            if value <= kept[-1] or rows[r] == columns[c]:
                 continue
             if not breaks(rows[r], columns[c], value, rules):
-                kept[0] = value
-                sink(kept, names, kept.size)
-        floors[r] = kept[0]
+                insert(value, 0, kept, names)
+        floors[r] = kept[-1]
 
 
 @njit

@@ -14,12 +14,12 @@ from batchplan.data import Embeddings
 from batchplan.errors import InputError
 from batchplan.graph import cuda
 from batchplan.graph.documents import Lists, united_lists
-from batchplan.graph.neighbor_search import TILE, Search, search
+from batchplan.graph.neighbor_search import Search, search
 from batchplan.graph.screen import load_keys, screen_width, screening_dtype
 from batchplan.guard.guard import Guard
 from batchplan.guard.rules import bytes_of_rows, rules_of
 from batchplan.runtime import FEWER, Runtime, full_float32
-from batchplan.threads import in_blocks, silent
+from batchplan.threads import silent
 
 _FIXED = 64 << 20  # bytes: kernels, samples
 _THREAD_BYTES = 96 << 20  # a tile, its candidates and those of the sample
@@ -128,6 +128,4 @@ def _on_cpu(
         lists = [problem.lists(k) for _ in range(1 + both)]
         backward = None if embeddings.paired and not both else lists[-1]
         search(problem, lists[0], backward, advance)
-        for nearest in lists:
-            in_blocks(nearest.sort, n, TILE)
     return [(nearest.names, nearest.scores) for nearest in lists]

@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchplan.graph.screen import least_entry
-from batchplan.kernels import njit
+from batchplan.kernels import insert, njit
 
 
 class Shortlists:
-    """Lists of k names and scores for N rows, each a heap with its worst entry first.
+    """Lists of k names and scores for N rows, each with its best entry first.
 
     Attributes:
         names: int64 (N, k), -1 for none yet.
@@ -46,13 +46,9 @@ class Shortlists:
     def short(self) -> NDArray[np.int64]:
         """The rows with fewer than k entries, which may have more below their floors."""
         missing: NDArray[np.int64] = np.flatnonzero(
-            (self.names[:, 0] < 0) & (self.floors > -np.inf)
+            (self.names[:, -1] < 0) & (self.floors > -np.inf)
         )
         return missing
-
-    def sort(self, start: int, stop: int) -> None:
-        """Sort the lists of some rows, best first; nothing can be offered to them afterwards."""
-        _sort(self.names[start:stop], self.scores[start:stop])
 
     def _arrays(self) -> tuple[NDArray[np.generic], ...]:
         return self.names, self.scores, self.floors, self.bars, self.limits
@@ -77,44 +73,9 @@ def _offer(  # type: ignore[no-untyped-def]
         if score < floors[i]:
             continue
         kept, own = scores[i], names[i]
-        if score < kept[0] or (score == kept[0] and name > own[0]):
+        if score < kept[-1] or (score == kept[-1] and name > own[-1]):
             continue
-        kept[0], own[0] = score, name
-        sink(kept, own, kept.size)
-        if kept[0] > bars[i]:
-            bars[i] = kept[0]
-            limits[i] = least_entry(kept[0], middle, dropped)
-
-
-@njit
-def sink(scores, names, size):  # type: ignore[no-untyped-def]
-    """Move the first of a heap of ``size`` entries to its place; the worst is first."""
-    score, name = scores[0], names[0]
-    place = 0
-    while True:
-        child = 2 * place + 1
-        if child >= size:
-            break
-        other = child + 1
-        if other < size and _worse(scores[other], names[other], scores[child], names[child]):
-            child = other
-        if not _worse(scores[child], names[child], score, name):
-            break
-        scores[place], names[place] = scores[child], names[child]
-        place = child
-    scores[place], names[place] = score, name
-
-
-@njit
-def _worse(score, name, than_score, than_name):  # type: ignore[no-untyped-def]
-    return score < than_score or (score == than_score and name > than_name)
-
-
-@njit
-def _sort(names, scores):  # type: ignore[no-untyped-def]
-    for r in range(len(names)):
-        kept, own = scores[r], names[r]
-        for size in range(kept.size - 1, 0, -1):
-            kept[0], kept[size] = kept[size], kept[0]
-            own[0], own[size] = own[size], own[0]
-            sink(kept, own, size)
+        insert(score, name, kept, own)
+        if kept[-1] > bars[i]:
+            bars[i] = kept[-1]
+            limits[i] = least_entry(kept[-1], middle, dropped)
