@@ -112,7 +112,7 @@ def test_many_tiles(planner, use_threads, make, monkeypatch):
     whole = plan(embeddings, planner=planner, batch_size=8)
     for name, size in (("_ARRIVALS", 3), ("_MEMBERS", 5), ("_CANDIDATES", 7)):
         monkeypatch.setattr(f"batchplan.planners.greedy.planner.{name}", size)
-    monkeypatch.setattr("batchplan.planners.greedy.logits._TILE", (4, 9))
+    monkeypatch.setattr("batchplan.planners.greedy.kernels._ROWS_AT_ONCE", 4)
     for threads in (1, 2):
         use_threads(threads)
         assert np.array_equal(plan(embeddings, planner=planner, batch_size=8).rows, whole.rows)

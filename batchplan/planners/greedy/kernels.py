@@ -10,6 +10,8 @@ are stored as logarithms, so that they do not overflow at any temperature or row
 float32 rows are float64, so that their rounding, which depends on tiles, is far below `TIE`.
 """
 
+from concurrent.futures import Executor
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -19,7 +21,7 @@ from batchplan.data.rows import load_all_rows
 from batchplan.kernels import njit
 
 TIE = 1e-9  # losses that differ by less, relative to the loss or to 1, are equal
-_ROWS_AT_ONCE = 4096  # rows whose own logits are computed together
+_ROWS_AT_ONCE = 512  # rows whose logits are computed together
 _MEMBERS_AT_ONCE = 2048  # members in one product with the rows that join them
 
 Floats = NDArray[np.float64]
@@ -46,20 +48,40 @@ class Pairs:
             block = slice(start, start + _ROWS_AT_ONCE)
             self.own[block] = (self.x[block].double() * self.y[block].double()).sum(1).numpy()
         self.own /= temperature
+        self._kept: list[Floats] = []
 
     @property
     def paired(self) -> bool:
         """Whether the two directions differ."""
         return self.y is not self.x
 
-    def logits(self, rows: Ints, columns: Ints) -> tuple[torch.Tensor, torch.Tensor]:
+    def store(self, pool: Executor) -> None:
+        """Compute all `logits` once. They take 16 N^2 bytes, or 8 N^2 for one matrix."""
+        n = len(self.own)
+        x, y = self.x.double(), self.y.double()
+        # A column of `logits` is a row of these.
+        sides = [(y, x), (x, y)][: 1 + self.paired]
+        self._kept = [np.empty((n, n)) for _ in sides]
+
+        def fill(start: int) -> None:
+            block = slice(start, start + _ROWS_AT_ONCE)
+            for kept, (rows, columns) in zip(self._kept, sides, strict=True):
+                products = torch.mm(rows[block], columns.T, out=torch.from_numpy(kept[block]))
+                products.div_(self.temperature)
+
+        list(pool.map(fill, range(0, n, _ROWS_AT_ONCE)))
+
+    def logits(self, rows: Ints, columns: Ints) -> tuple[Floats, Floats]:
         """x_i . y_j / tau and y_i . x_j / tau, each float64 (rows, columns). With one matrix, both
-        are the same tensor."""
+        are the same array."""
+        if self._kept:
+            both = [kept[np.ix_(columns, rows)].T for kept in self._kept]
+            return both[0], both[-1]
         i, j = torch.from_numpy(rows), torch.from_numpy(columns)
-        to_y = (self.x[i].double() @ self.y[j].double().T).div_(self.temperature)
+        to_y = (self.x[i].double() @ self.y[j].double().T).div_(self.temperature).numpy()
         if not self.paired:
             return to_y, to_y
-        return to_y, (self.y[i].double() @ self.x[j].double().T).div_(self.temperature)
+        return to_y, (self.y[i].double() @ self.x[j].double().T).div_(self.temperature).numpy()
 
 
 class Bins:
@@ -170,41 +192,3 @@ def losses_of_bins(
                 total += _log_add(sums_x[g, a], x) + _log_add(sums_y[g, a], y)
             total += largest_y + np.log(sum_y) + largest_x + np.log(sum_x)
             out[i, g] = total / (k + 1)
-
-
-@njit
-def losses_of_rows(
-    kept: Floats, where_y: Ints, where_x: Ints, ranks: NDArray[np.int32], rank: Ints, rows: Ints,
-    own: Floats, sums_x: Floats, sums_y: Floats, base: float, out: Floats,
-) -> None:  # fmt: skip
-    """The losses of a bin of k members with each of M further rows.
-
-    Args:
-        kept: 1-D, logits. Those of member a with row i are at ``where_y[a] + ranks[rank[a], i]``
-            (x_i with the member's y) and ``where_x[a] + ranks[rank[a], i]`` (y_i with its x).
-        rows, own: (M,), the rows and their own logits.
-        sums_x, sums_y, base: (k,), (k,) and a number, of `Bins`.
-        out: (M,), the result.
-    """
-    count, k = len(rows), len(sums_x)
-    largest_y, largest_x = own.copy(), own.copy()
-    sum_y, sum_x = np.ones(count), np.ones(count)
-    total = base - 2 * own
-    for a in range(k):  # the outer loop: the logits of a member are contiguous in memory
-        rank_a = ranks[rank[a]]
-        for c in range(count):
-            place = rank_a[rows[c]]
-            y, x = kept[where_y[a] + place], kept[where_x[a] + place]
-            total[c] += _log_add(sums_x[a], x) + _log_add(sums_y[a], y)
-            if y > largest_y[c]:
-                sum_y[c] *= np.exp(largest_y[c] - y)
-                largest_y[c] = y
-            sum_y[c] += np.exp(y - largest_y[c])
-            if x > largest_x[c]:
-                sum_x[c] *= np.exp(largest_x[c] - x)
-                largest_x[c] = x
-            sum_x[c] += np.exp(x - largest_x[c])
-    for c in range(count):
-        out[c] = (total[c] + largest_y[c] + np.log(sum_y[c]) + largest_x[c] + np.log(sum_x[c])) / (
-            k + 1
-        )

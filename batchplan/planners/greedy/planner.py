@@ -18,9 +18,8 @@ from batchplan.planners.greedy.kernels import (
     first_best,
     losses_of_bins,
 )
-from batchplan.planners.greedy.logits import Logits
 from batchplan.planners.greedy.options import GreedyOptions
-from batchplan.runtime import Runtime
+from batchplan.runtime import Runtime, format_bytes
 from batchplan.threads import single_threads
 
 _ARRIVALS = 128  # rows of `scb` that are scored in one product
@@ -40,25 +39,30 @@ def bcs(embeddings: Embeddings, options: GreedyOptions, runtime: Runtime) -> Dra
         runtime: memory budget, seed, progress; the work is done on the CPU.
 
     Returns:
-        An order of the rows. It takes N^2 d multiply-adds, N^2 B / 3 exponential sums and 8 N^2
-        bytes of logits (4 N^2 for one matrix), which are computed on use if they do not fit.
+        An order of the rows. It takes 2 N^2 d multiply-adds, N^2 B / 3 exponential sums and 16 N^2
+        bytes of logits (8 N^2 for one matrix), which are computed on use if they do not fit.
 
     Raises:
         InputError: options that do not fit the data, or a zero row under cosine.
         ResourceError: not enough memory for the rows.
     """
-    table = 4 * embeddings.num_rows * options.rows_per_batch
-    bins, left = _begin(embeddings, options, runtime, "bcs", table)
+    bins, left = _begin(embeddings, options, runtime, "bcs")
     left.sort()  # so that the first of equal candidates is the lowest row
-    spare = scratch(embeddings.dim, options.rows_per_batch) * torch.get_num_threads()
-    logits = Logits(bins, len(left), runtime, spare)
+    n, d = embeddings.x.shape
+    need = 8 * (1 + embeddings.paired) * n * (n + d)
+    spare = scratch(d, options.rows_per_batch) * torch.get_num_threads()
+    keeps = need + spare <= runtime.memory_left()
+    how = "kept" if keeps else "do not fit, so they are computed for each choice"
+    updates = n * n * options.rows_per_batch / 6
+    runtime.note("cost", f"{updates:.2g} updates of sums; {format_bytes(need)} of logits {how}")
     with runtime.stage("choose", len(left)) as advance, single_threads() as pool:
+        if keeps:
+            bins.pairs.store(pool)
         while len(left):
-            logits.add(left, pool)
             indices = bins.open()
             chosen = indices.copy()
             for j in indices:
-                chosen[j], left = _take_best(logits, int(j), left, pool)
+                chosen[j], left = _take_best(bins, int(j), left, pool)
                 advance(1)
             bins.join(indices, chosen)
             bins.size += 1
@@ -84,7 +88,7 @@ def scb(embeddings: Embeddings, options: GreedyOptions, runtime: Runtime) -> Dra
         InputError: options that do not fit the data, or a zero row under cosine.
         ResourceError: not enough memory for the rows.
     """
-    bins, arriving = _begin(embeddings, options, runtime, "scb", 0)
+    bins, arriving = _begin(embeddings, options, runtime, "scb")
     with runtime.stage("choose", len(arriving)) as advance, single_threads() as pool:
         while len(arriving):
             indices = bins.open()
@@ -99,21 +103,16 @@ def scb(embeddings: Embeddings, options: GreedyOptions, runtime: Runtime) -> Dra
 
 
 def _begin(
-    embeddings: Embeddings,
-    options: GreedyOptions,
-    runtime: Runtime,
-    planner: str,
-    table: int,
+    embeddings: Embeddings, options: GreedyOptions, runtime: Runtime, planner: str
 ) -> tuple[Bins, Ints]:
     """Return bins of one random row each, and the other rows in random order.
 
-    A bin starts with the first row of a batch of `random`. ``table`` is the number of bytes that
-    the caller needs in addition.
+    A bin starts with the first row of a batch of `random`.
     """
     order = runtime.generator().permutation(embeddings.num_rows)
     embeddings.require_similarities(options.similarity)
     n, d = embeddings.x.shape
-    need = (4 * d * (1 + embeddings.paired) + 64) * n + table
+    need = (4 * d * (1 + embeddings.paired) + 64) * n
     need += scratch(d, options.rows_per_batch) * torch.get_num_threads()
     what = f"{planner}: {n} rows of {d} dimensions"
     runtime.require_memory(need, what, "plan fewer rows at a time")
@@ -144,7 +143,7 @@ def _choose_bins(bins: Bins, arriving: Ints, indices: Ints, pool: Executor) -> t
         to_y, to_x = pairs.logits(arriving, bins.members[block, :k].ravel())
         out = np.empty((len(arriving), len(block)))
         losses_of_bins(
-            to_y.numpy(), to_x.numpy(), own, bins.sums_x[block, :k], bins.sums_y[block, :k],
+            to_y, to_x, own, bins.sums_x[block, :k], bins.sums_y[block, :k],
             bins.base[block], out,
         )  # fmt: skip
         losses[:, start : start + step] = out
@@ -158,13 +157,17 @@ def _choose_bins(bins: Bins, arriving: Ints, indices: Ints, pool: Executor) -> t
     return indices[chosen], np.delete(indices, chosen)
 
 
-def _take_best(logits: Logits, j: int, left: Ints, pool: Executor) -> tuple[int, Ints]:
+def _take_best(bins: Bins, j: int, left: Ints, pool: Executor) -> tuple[int, Ints]:
     """Return the row that bin ``j`` takes from ``left``, and the rows that remain."""
-    losses = np.empty(len(left))
+    pairs, k, own = bins.pairs, bins.size, slice(j, j + 1)
+    losses = np.empty((len(left), 1))
 
     def score(start: int) -> None:
         block = slice(start, start + _CANDIDATES)
-        logits.score(j, left[block], losses[block])
+        losses_of_bins(
+            *pairs.logits(left[block], bins.members[j, :k]), pairs.own[left[block]],
+            bins.sums_x[own, :k], bins.sums_y[own, :k], bins.base[own], losses[block],
+        )  # fmt: skip
 
     list(pool.map(score, range(0, len(left), _CANDIDATES)))
     best = first_best(losses)
