@@ -75,7 +75,7 @@ def _kill_one() -> int:
     while True:
         for process in _below(os.getpid()):
             name = Path(f"/proc/{process}/cmdline").read_bytes()
-            if name.startswith(b"ray::plan_there"):
+            if name.startswith(b"ray::work"):
                 os.kill(process, signal.SIGKILL)
                 return process
         time.sleep(0.2)

@@ -1,13 +1,11 @@
 """Plans from a Ray cluster are those of a single process, whatever happens to its workers."""
 
+import importlib
 import os
 import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
 import numpy as np
@@ -26,12 +24,10 @@ SLOW = """
 import os, time
 from batchplan.__main__ import main
 from batchplan.planners.partition import ray_cluster
-def on_worker():
-    def plan_there(task, versions):
-        with open({marker!r} + str(os.getpid()), "x"):
-            time.sleep(600)
-    return plan_there
-ray_cluster._on_worker = on_worker
+def work(task, versions):
+    with open({marker!r} + str(os.getpid()), "x"):
+        time.sleep(600)
+ray_cluster.work = work
 main()
 """
 
@@ -41,16 +37,13 @@ def before_each(monkeypatch):
     """Let workers do something before each task; it must import what it needs."""
 
     def set_up(first):
-        def on_worker():
-            def plan_there(task, versions):
-                first()
-                from batchplan.planners.partition.ray_task import work
+        def plan_there(task, versions):
+            first()
+            from batchplan.planners.partition.ray_task import work
 
-                return work(task, versions, "here")
+            return work(task, versions)
 
-            return plan_there
-
-        monkeypatch.setattr(ray_cluster, "_on_worker", on_worker)
+        monkeypatch.setattr(ray_cluster, "work", plan_there)
 
     return set_up
 
@@ -139,12 +132,12 @@ def test_other_versions(plan_on, monkeypatch):
         plan_on("auto")
 
 
-def test_no_batchplan_on_a_worker(plan_on, before_each):
-    def load():
-        import batchplan_of_another_time  # noqa: F401
-
-    before_each(load)
-    with pytest.raises(ResourceError, match="cannot load batchplan"):
+def test_no_batchplan_on_a_worker(plan_on, monkeypatch, tmp_path):
+    """A worker that lacks the module of the function."""
+    (tmp_path / "only_here.py").write_text("def work(task, versions): ...")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(ray_cluster, "work", importlib.import_module("only_here").work)
+    with pytest.raises(ResourceError, match=r"^ray: .*failed to import on the worker"):
         plan_on("auto")
 
 
@@ -240,14 +233,12 @@ def test_interrupt(own, cluster, plan_on, same, shards, tmp_path):
     same(plan_on("auto"))
 
 
-def begun(x, y, address, folder, **more):
+def begun(x, y, address, folder):
     """A command that plans on a cluster, in its own session, and the files of its first tasks."""
     command = [sys.executable, "-c", SLOW.format(marker=f"{folder}/task-"), "partition", *x]
     command += [word for path in y for word in ("--pair", path)]
     command += ["--mega-batches", "4", "--ray", address]
-    process = subprocess.Popen(
-        command, cwd=folder, stderr=subprocess.PIPE, start_new_session=True, **more
-    )
+    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, start_new_session=True)
     while len(tasks := list(folder.glob("task-*"))) < 2:
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.1)
@@ -265,36 +256,6 @@ def wait_for_the_end_of(process):
     raise AssertionError(f"process {process} runs on")
 
 
-def test_a_killed_driver_takes_its_cluster_along(shards, tmp_path, short_folder):
-    """Ray ends its own processes then, but for two, which wait a minute for one of those."""
-    environment = {**os.environ, "TMPDIR": str(short_folder)}
-    process, _ = begun(*shards, "local", tmp_path, env=environment)
-    assert len(session_of(process.pid)) > 4
-    process.kill()
-    process.communicate()
-    until = time.monotonic() + 50
-    while session_of(process.pid) or list(short_folder.iterdir()):
-        assert time.monotonic() < until, session_of(process.pid)
-        time.sleep(0.1)
-
-
-@pytest.fixture
-def short_folder():
-    """The paths of sockets may have 107 characters."""
-    with TemporaryDirectory(dir="/tmp") as folder:
-        yield Path(folder)
-
-
-def session_of(session):
-    """The processes that run in a session; some that have ended may wait to be asked how."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            state, _, _, own, *_ = path.read_text().rpartition(")")[2].split()
-            found += [path.parent.name] if int(own) == session and state not in "ZX" else []
-    return found
-
-
 def test_few_tasks_are_in_flight():
     """Twice as many as the nodes can run, however many mega-batches wait."""
     most, left = 0, set()
@@ -308,8 +269,7 @@ def test_few_tasks_are_in_flight():
     ray = nodes(3, 2)
     ray.get = lambda number: left.remove(number) or number
     ray.wait = lambda running, timeout: (running[-1:], running[:-1])
-    share = {"CPU": 1, "GPU": 0, "memory": 10**9}
-    results = ray_cluster._results(ray, submit, range(50), share)
+    results = ray_cluster._results(ray, submit, range(50), 1)
     assert {number for number, _ in results} == set(range(50))
     assert most == 10
 
@@ -318,7 +278,7 @@ def nodes(*resources):
     """Ray with nodes of so many CPUs."""
     memory = 10**11
     alive = [{"Alive": True, "Resources": {"CPU": cpus, "memory": memory}} for cpus in resources]
-    return SimpleNamespace(nodes=lambda: alive)
+    return SimpleNamespace(nodes=lambda: alive, cluster_resources=lambda: {"CPU": sum(resources)})
 
 
 def to_share(data, rows, ray):
@@ -332,14 +292,13 @@ def to_share(data, rows, ray):
 
 @pytest.mark.parametrize(
     ("cpus", "tasks", "each"),
-    [((8, 8), 2, 8), ((8, 8), 3, 4), ((8, 8), 16, 1), ((8, 8), 100, 1), ((2, 16), 2, 8)],
+    [((8, 8), 2, 8), ((8, 8), 3, 5), ((8, 8), 16, 1), ((8, 8), 100, 1), ((2, 16), 2, 9)],
 )
 def test_tasks_share_the_processors(shards, cpus, tasks, each):
     data = batchplan.load_embeddings(*shards)
     problem = to_share(data, 100, "auto")
     share = ray_cluster._share(nodes(*cpus), problem, tasks, batchplan.Runtime())
     assert share["CPU"] == each
-    assert ray_cluster._places(ray_cluster._alive(nodes(*cpus)), share) >= min(tasks, sum(cpus))
 
 
 def test_too_little_memory(shards):

@@ -8,10 +8,8 @@ import logging
 import os
 import pickle
 import signal
-import subprocess
-import sys
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from tempfile import TemporaryDirectory
@@ -19,18 +17,17 @@ from threading import current_thread, main_thread
 from typing import Any
 
 from batchplan.data import Embeddings
-from batchplan.errors import InputError, ResourceError
-from batchplan.planners.partition import ray_watcher
+from batchplan.errors import BatchplanError, InputError, ResourceError
 from batchplan.planners.partition.mega_batch import Planned
 from batchplan.planners.partition.problem import Problem
-from batchplan.planners.partition.ray_task import Task
+from batchplan.planners.partition.ray_task import work
 from batchplan.plans.metadata import library_versions
 from batchplan.runtime import WARNING, Runtime, format_bytes, usable_processors
 
 _LOCAL = "local"  # the address of a cluster on this machine that ends with the run
 _RETRIES = 3  # of a mega-batch whose workers end
 _AHEAD = 2  # tasks in flight for each that can run: those that wait make an autoscaler add nodes
-_PATIENCE = 10  # seconds to wait for a result before the nodes are counted again
+_PATIENCE = 10  # seconds to wait for a result before the CPUs are counted again
 _STORE = 100 * 10**6  # bytes of the object store of a local cluster; a task takes 1 MB
 _PROCESS = 700 * 10**6  # bytes of a worker's libraries and kernels
 
@@ -56,7 +53,7 @@ def plan_on_ray(
         return
     with _connected(str(options.ray), runtime) as ray:
         share = _share(ray, problem, len(numbers), runtime)
-        plan_there = ray.remote(_on_worker()).options(
+        plan_there = ray.remote(work).options(
             num_cpus=share["CPU"], num_gpus=share["GPU"], memory=share["memory"],
             max_retries=_RETRIES,
         )  # fmt: skip
@@ -65,36 +62,19 @@ def plan_on_ray(
 
         def submit(number: int) -> Any:
             mega_batch = problem.mega_batches[number]
-            task = Task(origin, reference, mega_batch, options, there, share["CPU"])
+            task = origin, reference, mega_batch, options, there, share["CPU"]
             return plan_there.remote(pickle.dumps(task), versions)
 
         with runtime.stage("plan", len(numbers)) as advance:
             kinds: set[str] = set()
-            for number, planned in _results(ray, submit, numbers, share):
+            for number, planned in _results(ray, submit, numbers, share["CPU"]):
                 _warn_of_kinds(kinds, planned.outcome.arithmetic, runtime)
                 advance(1)
                 yield number, planned
 
 
-def _on_worker() -> Callable[[bytes, dict[str, str]], Planned]:
-    """Return the function that workers run.
-
-    Ray sends the code of a function within a function. So a worker whose batchplan lacks this
-    module can report it.
-    """
-
-    def plan_there(task: bytes, versions: dict[str, str]) -> Planned:
-        import ray
-
-        from batchplan.planners.partition.ray_task import work
-
-        return work(task, versions, ray.util.get_node_ip_address())
-
-    return plan_there
-
-
 def _results(
-    ray: Any, submit: Callable[[int], Any], numbers: Sequence[int], share: Mapping[str, int]
+    ray: Any, submit: Callable[[int], Any], numbers: Sequence[int], cpus: int
 ) -> Iterator[tuple[int, Planned]]:
     """The batches of each mega-batch, in the order in which they are finished. Leaving early
     cancels those in flight."""
@@ -102,19 +82,16 @@ def _results(
     running: dict[Any, int] = {}
     try:
         while waiting or running:
-            most = max(_AHEAD * _places(_alive(ray), share), 1)
+            most = max(1, int(_AHEAD * ray.cluster_resources().get("CPU", 0) // cpus))
             while waiting and len(running) < most:
                 number = waiting.popleft()
                 running[submit(number)] = number
             for reference in ray.wait(list(running), timeout=_PATIENCE)[0]:
                 yield running.pop(reference), ray.get(reference)
     except ray.exceptions.RayTaskError as error:
-        if isinstance(error.cause, ImportError):
-            raise ResourceError(
-                f"ray: a worker cannot load batchplan ({error.cause}); install the same version on "
-                "all nodes"
-            ) from error
-        raise error.cause from error
+        if isinstance(error.cause, BatchplanError):
+            raise error.cause from error
+        raise ResourceError(f"ray: {_first_line(error.cause)}") from error
     except ray.exceptions.RayError as error:
         raise ResourceError(f"ray: {_first_line(error)}") from error
     finally:
@@ -122,23 +99,10 @@ def _results(
             ray.cancel(reference, force=True)
 
 
-def _alive(ray: Any) -> list[dict[str, float]]:
-    """The resources of each node."""
-    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
-
-
-def _places(nodes: Sequence[Mapping[str, float]], share: Mapping[str, int]) -> int:
-    """How many tasks that take a share these nodes run at once."""
-    return sum(
-        min(int(node.get(name, 0) // need) for name, need in share.items() if need)
-        for node in nodes
-    )
-
-
 def _share(ray: Any, problem: Problem, tasks: int, runtime: Runtime) -> dict[str, int]:
-    """The CPUs, GPUs and bytes of memory of each task: the most CPUs with which all tasks run at
-    the same time, else one."""
-    nodes, options = _alive(ray), problem.options
+    """The CPUs, GPUs and bytes of memory of each task. CPUs are shared equally, up to those of the
+    largest node."""
+    nodes, options = [node["Resources"] for node in ray.nodes() if node["Alive"]], problem.options
     has_gpus = any(node.get("GPU") for node in nodes)
     if runtime.device.startswith("cuda") and not has_gpus:
         raise ResourceError(
@@ -151,7 +115,7 @@ def _share(ray: Any, problem: Problem, tasks: int, runtime: Runtime) -> dict[str
             row += 8 * vectors.dim * len(vectors.matrices)
     gpus, memory = int(has_gpus and runtime.device != "cpu"), _PROCESS + rows * row
     share = {"CPU": 1, "GPU": gpus, "memory": memory}
-    if not _places(nodes, share):
+    if not any(all(node.get(name, 0) >= need for name, need in share.items()) for node in nodes):
         wish = (
             f"ray: mega-batches of up to {rows:,} rows need a CPU{' and a GPU' * gpus} and "
             f"{format_bytes(memory)} of memory each, and no node has these"
@@ -159,9 +123,8 @@ def _share(ray: Any, problem: Problem, tasks: int, runtime: Runtime) -> dict[str
         if options.ray == _LOCAL:
             raise ResourceError(f"{wish}; make them smaller (--mega-batch-rows)")
         runtime.note(WARNING, f"{wish}; waiting for one")
-    most = int(max((node.get("CPU", 0) for node in nodes), default=0))
-    shares = [{**share, "CPU": cpus} for cpus in range(most, 1, -1)]
-    return next((more for more in shares if _places(nodes, more) >= tasks), share)
+    cpus = [int(node.get("CPU", 0)) for node in nodes]
+    return {**share, "CPU": max(1, min(max(cpus, default=0), sum(cpus) // tasks))}
 
 
 def _first_line(error: Exception) -> str:
@@ -190,7 +153,9 @@ def _connected(address: str, runtime: Runtime) -> Iterator[Any]:
     own: dict[str, Any] = {}
     with ExitStack() as stack:
         if address == _LOCAL:
-            folder = stack.enter_context(_watched_folder())
+            folder = stack.enter_context(
+                TemporaryDirectory(prefix="batchplan-ray-", ignore_cleanup_errors=True)
+            )
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             own = {"num_cpus": usable_processors(), "include_dashboard": False, "_temp_dir": folder}
             own |= {"object_store_memory": _STORE, "_memory": max(runtime.memory_left(), 1)}
@@ -208,20 +173,3 @@ def _connected(address: str, runtime: Runtime) -> Iterator[Any]:
             yield ray
         finally:
             ray.shutdown()
-
-
-@contextmanager
-def _watched_folder() -> Iterator[str]:
-    """A folder for a local cluster. The folder and the cluster end with this process, even if it is
-    killed."""
-    with (
-        TemporaryDirectory(prefix="batchplan-ray-", ignore_cleanup_errors=True) as folder,
-        subprocess.Popen(
-            [sys.executable, "-P", "-S", ray_watcher.__file__, folder],
-            stdin=subprocess.PIPE, start_new_session=True,
-        ) as watcher,
-    ):  # fmt: skip
-        try:
-            yield folder
-        finally:
-            watcher.kill()

@@ -2,7 +2,6 @@
 
 import pickle
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
@@ -18,35 +17,18 @@ from batchplan.plans.metadata import library_versions
 from batchplan.runtime import Runtime
 
 
-@dataclass(frozen=True, eq=False)
-class Task:
-    """Everything that a worker needs to plan a mega-batch: a few bytes a row, and no vectors.
+def work(task: bytes, versions: Mapping[str, str]) -> Planned:
+    """Plan the mega-batch of a pickled tuple of the arguments of `_work`.
 
-    Attributes:
-        origin: the files of the data.
-        reference: the files of the guard's reference, if it has one.
-        mega_batch, options, runtime: the arguments of `plan_mega_batch`.
-        threads: number of CPUs of the task.
-    """
-
-    origin: Origin
-    reference: Origin | None
-    mega_batch: MegaBatch
-    options: PartitionOptions
-    runtime: Runtime
-    threads: int
-
-
-def work(task: bytes, versions: Mapping[str, str], node: str) -> Planned:
-    """Plan the mega-batch of a pickled `Task`.
-
-    The task is unpickled only if all libraries have the versions of the process that sent it.
+    It is unpickled only if all libraries have the versions of the process that sent it.
 
     Raises:
         InputError: a file is missing here or differs; or as `plan_mega_batch`.
         ResourceError: other versions, not enough memory, or no such device.
     """
-    here = library_versions()
+    import ray
+
+    here, node = library_versions(), ray.util.get_node_ip_address()
     if others := sorted(
         f"{name} {here.get(name, 'missing')} instead of {versions.get(name, 'none')}"
         for name in here.keys() | versions.keys()
@@ -57,18 +39,21 @@ def work(task: bytes, versions: Mapping[str, str], node: str) -> Planned:
             "versions on all nodes"
         )
     try:
-        return _work(pickle.loads(task))
+        return _work(*pickle.loads(task))
     except BatchplanError as error:
         raise type(error)(f"node {node}: {error}") from error
 
 
-def _work(task: Task) -> Planned:
-    torch.set_num_threads(task.threads)
-    rows, reference = task.mega_batch.rows, None
-    embeddings = Embeddings.gathered(_sides(task.origin), rows)
-    if task.reference is not None:
-        reference = Embeddings.gathered(_sides(task.reference), rows)
-    return plan_mega_batch(embeddings, task.mega_batch, task.options, task.runtime, reference)
+def _work(
+    origin: Origin, reference_origin: Origin | None, mega_batch: MegaBatch,
+    options: PartitionOptions, runtime: Runtime, threads: int,
+) -> Planned:  # fmt: skip
+    torch.set_num_threads(threads)
+    rows, reference = mega_batch.rows, None
+    embeddings = Embeddings.gathered(_sides(origin), rows)
+    if reference_origin is not None:
+        reference = Embeddings.gathered(_sides(reference_origin), rows)
+    return plan_mega_batch(embeddings, mega_batch, options, runtime, reference)
 
 
 @lru_cache(maxsize=2)  # the data and a reference
