@@ -92,7 +92,7 @@ def _shuffled(parts: list[Plan], at_once: int, shuffle: np.random.Generator) -> 
 
 
 def _in_turn(turns: Int64Array, steps: Int64Array) -> Int64Array:
-    """Return number the step that each turn takes, counting part after part.
+    """Return the number of the step that each turn takes; steps are counted part after part.
 
     Args:
         turns: int64 (turns,), the part of each turn.

@@ -159,8 +159,8 @@ class EpochPlans:
         return np.diff(cut_order(np.arange(self.num_rows), self.batching, None)[1])
 
     def num_batches(self) -> int:
-        """Return number of batches of every plan. For planners that draw batches, it is that of the
-        newest plan, or of the plan of epoch 0, which is made."""
+        """Return the number of batches of every plan. For planners that draw batches, it is that of
+        the newest plan, or of the plan of epoch 0, which is made."""
         if (sizes := self.batch_sizes()) is not None:
             return len(sizes)
         newest = self._loaded[1] if self._loaded is not None else self._planner.newest()

@@ -89,7 +89,7 @@ class MultiDatasetPlans:
         return Path(os.path.commonpath([own.path(epoch) for own in self.plans.values()]))
 
     def num_batches(self) -> int:
-        """Return number of batches of every plan."""
+        """Return the number of batches of every plan."""
         return len(self._turns(0)) * self._at_once
 
     def for_epoch(self, epoch: int) -> Plan:
