@@ -95,7 +95,7 @@ def _show(result: Comparison) -> None:
     from batchplan.quality.metrics import basis
 
     if result.plans:
-        if said := basis(result.plans[0].evaluation):
+        if said := basis(result.plans[0].evaluation.to_dict()):
             print_out(Text(f"{said}; all plans share the sample", "italic"))
         print_table(result.table())
     if failed := result.failures:

@@ -82,8 +82,9 @@ def _show(evaluation: Evaluation, judged: Verdict, name: str, everything: bool) 
     from batchplan.cli.console import print_facts, print_out
     from batchplan.quality.metrics import METRICS, about, basis, texts
 
-    text = texts(evaluation)
-    print_out(Text(f"{one_line(name)}: {about(evaluation)}"))
+    document = evaluation.to_dict()
+    text = texts(document)
+    print_out(Text(f"{one_line(name)}: {about(document)}"))
     print_facts(
         [
             ("verdict", judged.sentence),
@@ -97,7 +98,7 @@ def _show(evaluation: Evaluation, judged: Verdict, name: str, everything: bool) 
     if not everything:
         print_out(Text(_MORE))
         return
-    print_out(Text("; ".join(filter(None, ("loss in nats", basis(evaluation)))), "italic"))
+    print_out(Text("; ".join(filter(None, ("loss in nats", basis(document)))), "italic"))
     said = {_MINED, *(["coverage.rows_seen"] if evaluation.partitions_rows else [])}
     print_facts((METRICS[key].label, value) for key, value in text.items() if key not in said)
 

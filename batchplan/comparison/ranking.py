@@ -46,7 +46,7 @@ class Comparison:
     @property
     def ranked_by(self) -> str | None:
         """The name in docs/metrics.md of the number by which the plans are ranked."""
-        return headline(self.plans[0].evaluation).name if self.plans else None
+        return headline(self.plans[0].evaluation.to_dict()).name if self.plans else None
 
     @property
     def choice(self) -> Choice:
@@ -107,7 +107,7 @@ class Comparison:
         """
         if not self.plans:
             return []
-        measured = [columns(plan.evaluation) for plan in self.plans]
+        measured = [columns(plan.evaluation.to_dict()) for plan in self.plans]
         lines = [["", "planner", *measured[0], "seconds", "memory"]]
         for place, (plan, cells) in enumerate(zip(self.plans, measured, strict=True), start=1):
             memory = format_bytes(plan.cost.peak_memory_bytes)

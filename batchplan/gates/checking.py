@@ -63,7 +63,7 @@ def check_plan(
         settings=settings,
         evaluation=evaluation.to_dict(),
     )
-    measured_on = "; ".join(filter(None, (about(evaluation), basis(evaluation))))
+    measured_on = "; ".join(filter(None, (about(measured.evaluation), basis(measured.evaluation))))
     warnings = list(unlike_planned(evaluation.guard))
     if baseline is not None and baseline.fingerprint != measured.fingerprint:
         warnings.append(

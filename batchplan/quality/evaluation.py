@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from batchplan.notebooks import figures, frame, table
 from batchplan.quality.coverage import Coverage
+from batchplan.quality.metrics import METRICS, about, texts
 
 if TYPE_CHECKING:
     from batchplan.quality.guard.limits import LimitSource
@@ -182,7 +183,6 @@ class Evaluation:
         return table(self._lines())
 
     def _lines(self) -> list[tuple[str, str]]:
-        from batchplan.quality.metrics import METRICS, about, texts  # which imports this module
-
-        shown = [(METRICS[name].label, text) for name, text in texts(self).items()]
-        return [("batches", about(self)), *shown]
+        document = self.to_dict()
+        shown = [(METRICS[name].label, text) for name, text in texts(document).items()]
+        return [("batches", about(document)), *shown]

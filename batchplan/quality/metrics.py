@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from string import Formatter
 from typing import Any, Literal, NamedTuple
 
-from batchplan.quality.evaluation import Evaluation
 from batchplan.quality.losses.distribution import PERCENTS
 from batchplan.quality.measured import Measured
 
@@ -58,33 +57,31 @@ class Metric:
     column: Column | None = None
 
 
-def headline(evaluation: Evaluation) -> Metric:
+def headline(evaluation: Mapping[str, Any]) -> Metric:
     """Return the metric that judges the plan: `HEADLINE`, or that of all pairs without a guard."""
-    measured = value_of(evaluation.to_dict(), HEADLINE) is not None
+    measured = value_of(evaluation, HEADLINE) is not None
     return METRICS[HEADLINE if measured else ALL_PAIRS]
 
 
-def columns(evaluation: Evaluation) -> dict[str, tuple[str, str]]:
+def columns(evaluation: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     """Return the cells of a plan and of random batches, by the heads of their columns.
 
     The first two columns are the headline and the likely false negatives.
     """
-    document = evaluation.to_dict()
     first = headline(evaluation).name, "guard.broken_share"
     shown = (METRICS[name] for name in dict.fromkeys((*first, *METRICS)))
     return {
         metric.column.head: cells(evaluation, metric)
         for metric in shown
-        if metric.column and _measured(document, metric)
+        if metric.column and _measured(evaluation, metric)
     }
 
 
-def cells(evaluation: Evaluation, metric: Metric) -> tuple[str, str]:
+def cells(evaluation: Mapping[str, Any], metric: Metric) -> tuple[str, str]:
     """Return the cells of a plan and of random batches in the column of a metric."""
     _, text, random, _ = metric.column or Column("", metric.format)
-    document = evaluation.to_dict()
     own = [metric.name]
-    return _TEXT.vformat(text, own, document), _TEXT.vformat(random, own, document)
+    return _TEXT.vformat(text, own, evaluation), _TEXT.vformat(random, own, evaluation)
 
 
 def judged() -> dict[str, Metric]:
@@ -100,38 +97,37 @@ def value_of(evaluation: Mapping[str, Any], name: str) -> Any:
     return value
 
 
-def texts(evaluation: Evaluation) -> dict[str, str]:
+def texts(evaluation: Mapping[str, Any]) -> dict[str, str]:
     """Return the texts of the measured metrics that have a label, by name.
 
     Estimates have their standard errors.
     """
-    document = evaluation.to_dict()
     return {
-        name: _TEXT.vformat(metric.format, [name], document)
+        name: _TEXT.vformat(metric.format, [name], evaluation)
         for name, metric in METRICS.items()
-        if metric.label and _measured(document, metric)
+        if metric.label and _measured(evaluation, metric)
     }
 
 
-def _measured(document: Mapping[str, Any], metric: Metric) -> bool:
-    return value_of(document, metric.name.rpartition(".")[0] or "num_rows") is not None
+def _measured(evaluation: Mapping[str, Any], metric: Metric) -> bool:
+    return value_of(evaluation, metric.name.rpartition(".")[0] or "num_rows") is not None
 
 
-def about(evaluation: Evaluation) -> str:
+def about(evaluation: Mapping[str, Any]) -> str:
     """Return the batches, the rows and the settings of an evaluation in words."""
-    return (
-        f"{evaluation.num_batches:,} batches of {evaluation.batch_size} over "
-        f"{evaluation.num_rows:,} rows, temperature {evaluation.temperature:g}, "
-        f"{evaluation.similarity}"
+    said = (
+        "{num_batches:,} batches of {batch_size} over {num_rows:,} rows, temperature "
+        "{temperature:g}, {similarity}"
     )
+    return said.format_map(evaluation)
 
 
-def basis(evaluation: Evaluation) -> str:
+def basis(evaluation: Mapping[str, Any]) -> str:
     """Say from how many rows the figures over all rows are estimated; empty if they are exact."""
-    if evaluation.sample is None:
+    if evaluation.get("sample") is None:
         return ""
     return (
-        f"figures over all rows are estimates from {evaluation.sample:,} sampled rows, "
+        f"figures over all rows are estimates from {evaluation['sample']:,} sampled rows, "
         "\N{PLUS-MINUS SIGN} their standard errors; --sample 0 compares all rows"
     )
 

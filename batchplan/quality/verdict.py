@@ -101,8 +101,9 @@ def ranking(evaluations: Sequence[Evaluation]) -> list[int]:
     """Return the places of plans, best first by the headline; ties keep their order."""
 
     def key(at: int) -> tuple[bool, float]:
-        metric = headline(evaluations[at])
-        value = value_of(evaluations[at].to_dict(), metric.name)
+        document = evaluations[at].to_dict()
+        metric = headline(document)
+        value = value_of(document, metric.name)
         return value is None, (value or 0.0) * (-1 if metric.better == "higher" else 1)
 
     return sorted(range(len(evaluations)), key=key)
@@ -169,8 +170,9 @@ def _reasons(evaluation: Evaluation) -> str:
 
 
 def _hardness(evaluation: Evaluation) -> Aspect:
-    metric = headline(evaluation)
-    figure, random = cells(evaluation, metric)
+    document = evaluation.to_dict()
+    metric = headline(document)
+    figure, random = cells(document, metric)
     words = metric.column.words if metric.column else metric.label
     which = evaluation if evaluation.guard is None else evaluation.guard
     above = which.loss_train - which.loss_random

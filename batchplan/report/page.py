@@ -47,7 +47,7 @@ def page(contents: ReportContents, pictures: list[Picture]) -> str:
         data=f"{data.num_rows:,} {'pairs' if data.paired else 'rows'}",
         batch_size=f"{contents.batch_size:,}",
         temperature=f"{contents.options.temperature:g}",
-        basis=basis(contents.plans[0].evaluation),
+        basis=basis(contents.plans[0].evaluation.to_dict()),
         plans=[_plan(plan, shared) for plan in contents.plans],
         beside=beside,
         pictures=[one for name, one in figures.items() if not name.startswith(_SIMILARITY)],
@@ -74,7 +74,7 @@ def _plan(plan: PlanContents, shared: list[str]) -> dict[str, object]:
 
 def _ranks(contents: ReportContents) -> dict[str, object]:
     """Return a line of figures for each plan and for random batches."""
-    cells = [columns(plan.evaluation) for plan in contents.plans]
+    cells = [columns(plan.evaluation.to_dict()) for plan in contents.plans]
     return {
         "heads": list(cells[0]),
         "plans": [

@@ -21,7 +21,7 @@ class Row(NamedTuple):
 
 def key_figures(contents: ReportContents) -> list[Row]:
     """Return the metrics of the evaluations."""
-    plans = [texts(plan.evaluation) for plan in contents.plans]
+    plans = [texts(plan.evaluation.to_dict()) for plan in contents.plans]
     return [
         Row(metric.label, metric.meaning, [values[name] for values in plans])
         for name, metric in METRICS.items()

@@ -120,7 +120,7 @@ def test_saved_and_loaded(tmp_path, suffix, scope, tail):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"world_size": 0}, "world size: got 0, expected a number x>=1"),
+        ({"world_size": 0}, "world size: got 0, expected a number of at least 1"),
         ({"scope": "node"}, "scope: got 'node', expected device or global"),
         (
             {"world_size": 3},

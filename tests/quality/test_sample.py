@@ -228,7 +228,7 @@ def test_plans_share_a_sample_and_threads_change_nothing():
 def test_texts_have_standard_errors():
     embeddings = pairs(300)
     found = evaluate(shuffled(300, 10), embeddings, sample=100, random_trials=2, device="cpu")
-    shown = texts(found)
+    shown = texts(found.to_dict())
     for name in ("loss_global", "gap", "gap_reduction", "loss_oracle", "oracle_share"):
         assert " ± " in shown[name], name
     assert shown["hard_negative_recall.1"].count("% ± ") == 2

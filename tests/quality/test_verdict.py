@@ -126,6 +126,6 @@ def test_the_headline_is_one_constant(told, monkeypatch):
     assert METRICS[metrics.HEADLINE].column.words
     monkeypatch.setattr(metrics, "HEADLINE", "positive_probability")
     plans = [told(positive_probability=p) for p in (0.9, 0.3, 0.6)]
-    assert headline(plans[0]).name == "positive_probability"
+    assert headline(plans[0].to_dict()).name == "positive_probability"
     assert ranking(plans) == [1, 2, 0]
     assert "0.3000" in verdict_on(plans[1]).aspects[0].figure
