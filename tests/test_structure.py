@@ -65,6 +65,17 @@ def test_no_modules_import_each_other():
     assert circles() == []
 
 
+def test_dataclasses_are_frozen():
+    found = set()
+    for path in FILES.values():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                how = " ".join(map(ast.unparse, node.decorator_list))
+                if "dataclass" in how and "frozen=True" not in how:
+                    found.add(node.name)
+    assert found == {"EpochPlanner", "Visits", "Pass", "Epoch", "Ordered"}  # what they are for
+
+
 def test_imports_between_rooms_go_one_way():
     """From the command line down, as docs/architecture.md says."""
     rooms = [

@@ -139,6 +139,10 @@ def test_bad_files(lists, tmp_path):
             "column 'ids': got null",
         ),
         (
+            {"ids": [[1, 2]] * N, "scores": [[0.5, None]] * N, "positive": positive},
+            "row [01]: got a score that is NaN",
+        ),
+        (
             {"ids": [["a"]] * N, "scores": [[0.5]] * N, "positive": positive},
             "got ids of string without a column 'id'",
         ),

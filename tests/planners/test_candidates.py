@@ -35,11 +35,11 @@ def mined(n=320, k=20, seed=0):
     return Candidates.from_lists(ids, scores, positive), told, listed
 
 
-def loss(made, told, broken=None):
+def loss(made, told, broken=None, tau=TAU):
     """The mean of log sum exp less the positive, from x to y."""
     total = 0.0
     for batch in made.batches():
-        logits = told[np.ix_(batch, batch)] / TAU
+        logits = told[np.ix_(batch, batch)] / tau
         if broken is not None:
             logits = np.where(broken[np.ix_(batch, batch)], -np.inf, logits)
         total += (np.logaddexp.reduce(logits, axis=1) - np.diagonal(logits)).sum()
@@ -97,6 +97,16 @@ def test_swaps_raise_what_the_lists_say(limited):
         assert counts[1] == refined.metadata.metrics["broken_pairs"] < counts[0]
     made = batchplan.plan(lists, planner="partition", batch_size=16, mega_batches=1, **options)
     assert loss(made, told, broken) > loss(start, told, broken)
+
+
+@pytest.mark.parametrize("tau", [1e-6, 1e-3])
+def test_swaps_beyond_the_range_of_float32(tau):
+    lists, told, _ = mined()
+    start = batchplan.plan(lists, planner="random", batch_size=16)
+    refined = batchplan.refine(start, lists, passes=3, guard=False, temperature=tau)
+    gain = loss(refined, told, tau=tau) - loss(start, told, tau=tau)
+    assert refined.metadata.metrics["refine_gain"] == pytest.approx(gain, rel=1e-4)
+    assert gain > 0
 
 
 def test_groups(tmp_path):

@@ -29,7 +29,7 @@ _LARGEST_SHIFT = 300.0  # exp(-2 * 300) is well within float64
 _REASONS = "similarity", "negative", "group", "duplicate", "any"
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Breaks:
     """The pairs of a plan that break a guard.
 
