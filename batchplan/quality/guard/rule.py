@@ -8,7 +8,7 @@ import torch
 from batchplan.quality.mined import Mined
 from batchplan.quality.rows import MeasuredRows
 
-_ROUNDING = 2e-6  # of the largest |s|: more than the rounding error of a float32 similarity
+_ROUNDING = 2e-6  # of the largest |s|: errors of float32 similarities are usually smaller
 
 
 @dataclass(frozen=True, eq=False)
