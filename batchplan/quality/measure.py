@@ -19,7 +19,7 @@ from batchplan.quality.facts import RowFacts
 from batchplan.quality.guard.limits import with_limit
 from batchplan.quality.guarded import false_mined, guard_report
 from batchplan.quality.losses.all_rows import global_statistics
-from batchplan.quality.losses.distribution import distribution_figures
+from batchplan.quality.losses.distribution import distribution_figures, similarities_within
 from batchplan.quality.losses.in_batches import batch_statistics
 from batchplan.quality.losses.plans import losses
 from batchplan.quality.measured import HARDEST_KEPT, RECALLED, GlobalStatistics, Measured
@@ -27,7 +27,7 @@ from batchplan.quality.metrics import METRICS
 from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.pairs import guarded_pairs, unguarded_pairs
 from batchplan.quality.recall import hard_negative_recall, membership
-from batchplan.quality.references import RandomPlans, drawn_sample, random_orders, random_plans
+from batchplan.quality.references import RandomPlans, drawn_sample, random_plans
 from batchplan.runtime import Observer, Runtime
 
 _FIXED_BYTES = 128 << 20  # tiles and chunks of all passes
@@ -131,9 +131,9 @@ def evaluate_plans(
         guard, errors = None, dict[str, float]()
         if pairs.guard is not None:
             guard, errors = guard_report(measured, breaks, mined, facts, limited, limit_from)
-        other = next(random_orders(pairs.num_rows, offsets, 1, runtime))
-        similarities = distribution_figures(pairs, plan.rows, other, offsets)
-        found.append(_evaluation(measured, guard, errors, similarities, embeddings, facts, options))
+        own = similarities_within(pairs, plan.rows, offsets)
+        similarities = distribution_figures(own, random[cuts].similarities, pairs.bound)
+        found.append(_evaluation(measured, guard, errors, similarities, embeddings, options))
     return found
 
 
@@ -143,7 +143,6 @@ def _evaluation(
     errors: dict[str, float],
     similarities: dict[str, Any],
     embeddings: Embeddings,
-    facts: RowFacts,
     options: EvaluationOptions,
 ) -> Evaluation:
     """Compute the figures of a plan.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from batchplan.quality.losses.distribution import similarities_within
 from batchplan.quality.losses.in_batches import batch_statistics, mean_losses
 from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.pairs import Pairs
@@ -24,10 +25,12 @@ class RandomPlans:
     Attributes:
         losses: float64 (2, trials), their mean losses, x to y and y to x.
         allowed: the same over the pairs that the guard allows.
+        similarities: `similarities_within` the first of them; more would add little.
     """
 
     losses: Float64Array
     allowed: Float64Array
+    similarities: Float64Array
 
 
 def drawn_sample(pairs: Pairs, options: EvaluationOptions, runtime: Runtime) -> Sample:
@@ -54,14 +57,16 @@ def drawn_sample(pairs: Pairs, options: EvaluationOptions, runtime: Runtime) -> 
 
 def random_plans(pairs: Pairs, offsets: Int64Array, trials: int, runtime: Runtime) -> RandomPlans:
     """Measure random plans whose batches start at ``offsets``, int64 (batches + 1,)."""
-    losses = np.empty((2, 2, trials))
+    losses, first = np.empty((2, 2, trials)), np.empty(0)
     with runtime.stage("random batches", total=trials) as advance:
         orders = random_orders(pairs.num_rows, offsets, trials, runtime)
         for trial, rows in enumerate(orders):
             found = mean_losses(pairs, rows, offsets)
             losses[:, :, trial] = found.every, found.allowed
+            if not trial:
+                first = similarities_within(pairs, rows, offsets)
             advance(1)
-    return RandomPlans(losses[0], losses[1])
+    return RandomPlans(losses[0], losses[1], first)
 
 
 def random_orders(

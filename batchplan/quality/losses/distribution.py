@@ -17,30 +17,34 @@ _PAIRS = 1 << 20  # of the sampled batches, roughly
 _SIDE = 1 << 10  # rows of a batch, at most
 
 
-def distribution_figures(
-    pairs: Pairs, rows: Int64Array, random: Int64Array, offsets: Int64Array
-) -> dict[str, Any]:
+def distribution_figures(plan: Float64Array, random: Float64Array, bound: float) -> dict[str, Any]:
     """Return the fields of `Evaluation` about similarities.
 
     Args:
-        rows, random: int64 (entries,), the rows of a plan and of a random plan.
-        offsets: int64 (batches + 1,), where each batch starts in them.
+        plan, random: those of a plan and of a random one, as `similarities_within` returns them.
+        bound: the largest possible magnitude.
     """
-    found = [_similarities(pairs, own, offsets) for own in (rows, random)]
-    if not found[0].size:
+    if not plan.size:
         return {"similarity_percentiles": {}, "similarity_histogram": {}}
-    ends = -pairs.bound, pairs.bound  # rounding may exceed them
-    (plan, edges), (other, _) = (np.histogram(some.clip(*ends), _BINS, ends) for some in found)
-    counts = {"edges": edges, "plan": plan / plan.sum(), "random": other / other.sum()}
-    percentiles = zip(map(str, PERCENTS), np.percentile(found[0], PERCENTS).tolist(), strict=True)
+    ends = -bound, bound  # rounding may exceed them
+    (own, edges), (other, _) = (
+        np.histogram(some.clip(*ends), _BINS, ends) for some in (plan, random)
+    )
+    counts = {"edges": edges, "plan": own / own.sum(), "random": other / other.sum()}
+    percentiles = zip(map(str, PERCENTS), np.percentile(plan, PERCENTS).tolist(), strict=True)
     return {
         "similarity_percentiles": dict(percentiles),
         "similarity_histogram": {name: values.tolist() for name, values in counts.items()},
     }
 
 
-def _similarities(pairs: Pairs, rows: Int64Array, offsets: Int64Array) -> Float64Array:
-    """Return s_ij, i != j, of evenly spaced batches with about `_PAIRS` pairs, or of all."""
+def similarities_within(pairs: Pairs, rows: Int64Array, offsets: Int64Array) -> Float64Array:
+    """Return s_ij, i != j, of evenly spaced batches with about `_PAIRS` pairs, or of all.
+
+    Args:
+        rows: int64 (entries,), the rows of all batches.
+        offsets: int64 (batches + 1,), where each batch starts in them.
+    """
     sizes = np.diff(offsets)
     count = min(len(sizes), max(1, _PAIRS // int(sizes.max()) ** 2))
     rows, offsets = take_batches(rows, offsets, np.arange(count) * len(sizes) // count)
