@@ -186,12 +186,13 @@ class PlanFolder:
 
     def _wait(self, ready: Callable[[], bool], what: str, epoch: int, rank: int) -> None:
         deadline, (pause, most) = time.monotonic() + self.timeout, _PAUSES
+        lock = self._lock_path(rank)
         while True:
-            if locked := is_marked(lock := self._lock_path(rank)):
-                self._seen.add(rank)
-            elif rank and locked is False and _host_of(lock) == socket.gethostname():
-                self._seen.add(rank)  # it ended before the first look
-            if ready():  # after the look at the lock: a process makes its files before it ends
+            # In this order: a process locks its file, writes its host there, makes files, and ends.
+            host, locked = _host_of(lock) if rank else "", is_marked(lock)
+            if locked or (locked is False and host == socket.gethostname()):
+                self._seen.add(rank)  # in the second case, it ended before the first look
+            if ready():
                 return
             self._raise_error(epoch, rank, rank in self._seen and not locked)
             if time.monotonic() > deadline:

@@ -16,9 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from batchplan import Embeddings, InputError, ResourceError, plan
+from batchplan.files.locks import is_marked
 from batchplan.plans import Plan
 from batchplan.training import EpochPlans, PlanBatchSampler
 from batchplan.training.epochs import process_place
+from batchplan.training.folder import PlanFolder
 
 OPTIONS = {"planner": "random", "num_rows": 50, "batch_size": 8, "rank": 0, "world_size": 1}
 
@@ -350,6 +352,27 @@ def test_the_others_notice_that_one_was_killed(tmp_path, killed):
     _, says = both[1 - killed].communicate(timeout=120)
     assert f"the process of rank {killed} has ended before it did its part".encode() in says
     both[killed].communicate()
+
+
+def test_one_that_begins_between_two_looks_has_not_ended(tmp_path, monkeypatch):
+    """Its lock was not seen, and then the host that it wrote after it had locked."""
+    first, second = (PlanFolder(tmp_path, 1, 1, rank, 2, 60) for rank in (0, 1))
+    first.begin(0, {})
+    part = first.part_path(0, 0, 1)
+
+    def look(path):
+        marked = is_marked(path)
+        if path.name == "rank-1.lock" and not path.exists():
+            second.begin(0, {})
+            threading.Timer(0.1, part.touch).start()
+        return marked
+
+    monkeypatch.setattr("batchplan.training.folder.is_marked", look)
+    first.wait_for(part, 0, 1)
+    part.unlink()
+    second.end()
+    with pytest.raises(ResourceError, match="rank 1 has ended before it did its part"):
+        first.wait_for(part, 0, 1)
 
 
 def test_number_of_batches_before_the_first_plan(tmp_path):
