@@ -76,9 +76,9 @@ def measured_gain(
         parts = [_some(one.rows, one.batch_offsets, generator, most) for one in measured]
         offsets = parts[0][1]
         times = -(-_PAIRS * most // max(1, pairs_within(offsets)))
-        parts += [
-            (random_rows(generator, embeddings.num_rows, offsets), offsets) for _ in range(times)
-        ]
+        draws = [random_rows(generator, embeddings.num_rows, offsets) for _ in range(times)]
+        sizes = np.tile(np.diff(offsets), times)
+        parts.append((np.concatenate(draws), np.append(0, sizes.cumsum())))
         used = np.unique(np.concatenate([rows for rows, _ in parts]))
         some = embeddings.take(used)
         pairs = unguarded_pairs(some, options.similarity, options.temperature, runtime)
@@ -87,9 +87,7 @@ def measured_gain(
             _batches(pairs, np.searchsorted(used, rows), offsets, penalty)
             for rows, offsets in parts
         ]
-    random = np.mean([list(vars(one).values()) for one in found[len(measured) :]], axis=0)
-    earlier = None if before is None else found[1]
-    return Gain(options.limited, found[0], Batches(*map(float, random)), earlier)
+    return Gain(options.limited, found[0], found[-1], None if before is None else found[1])
 
 
 def _some(
