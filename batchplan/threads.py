@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import chain, islice
 from typing import TypeVar
 
 import torch
@@ -38,11 +39,16 @@ def in_order(
     work: Callable[[Item], Result], items: Iterable[Item]
 ) -> Generator[Result, None, None]:
     """Yield the results of ``work`` on each item, in order, computed in `single_threads` a few
-    items ahead."""
+    items ahead. A single item is worked on in the caller's thread."""
     ahead = 2 * torch.get_num_threads()
     running: deque[Future[Result]] = deque()
+    items = iter(items)
+    first = list(islice(items, 2))
     with single_threads() as pool:
-        for item in items:
+        if len(first) == 1:  # to start a thread takes longer than a small block
+            yield work(first[0])
+            return
+        for item in chain(first, items):
             running.append(pool.submit(work, item))
             if len(running) > ahead:
                 yield running.popleft().result()
