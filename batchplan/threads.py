@@ -42,9 +42,9 @@ def in_order(
     items ahead. A single item is worked on in the caller's thread."""
     ahead = 2 * torch.get_num_threads()
     running: deque[Future[Result]] = deque()
-    items = iter(items)
-    first = list(islice(items, 2))
     with single_threads() as pool:
+        items = iter(items)
+        first = list(islice(items, 2))
         if len(first) == 1:  # to start a thread takes longer than a small block
             yield work(first[0])
             return
