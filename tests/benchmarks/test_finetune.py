@@ -1,6 +1,7 @@
 """The bench of real encoders, less the training: splits, the order of runs, and the table."""
 
 import argparse
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -47,16 +48,16 @@ def test_pairs_of_ones_own(pairs, tmp_path):
     assert domains.load(path, 100).train.num_rows == 100
 
 
-def chain(results, line="shuffled", **more):
+def stages(results, line="shuffled", **more):
     options = argparse.Namespace(
         **{"model": "minilm", "rates": None, "rows": 10_240, "seeds": [0, 1], "epochs": 1, **more}
     )
-    return command._chain(results, options, line, "gloss")
+    return command._stages(results, options, line, "gloss")
 
 
-def done(results, runs, score):
-    """The runs, each of which then has a result."""
-    for run in runs:
+def done(results, stages, score):
+    """The runs of all stages, each of which then has a result."""
+    for run in chain.from_iterable(stages):
         if command._key(run) not in results.runs:
             point = {"epoch": 1, "seconds": 2.0, "ndcg@10": score(run["rate"])}
             results.add({**run, "test": [point], "validation": [point]})
@@ -65,7 +66,7 @@ def done(results, runs, score):
 
 def test_the_rate_with_the_best_validation_is_taken(tmp_path):
     results = command.Results(tmp_path / "runs.jsonl")
-    runs = list(done(results, chain(results), lambda rate: -abs(rate - 1e-4)))
+    runs = list(done(results, stages(results), lambda rate: -abs(rate - 1e-4)))
     assert [run["rate"] for run in runs] == [*RATES, 1e-4, 1e-4]
     assert [run["rows"] for run in runs] == [RATE_ROWS] * 4 + [10_240] * 2
     assert [run["seed"] for run in runs] == [0, 0, 0, 0, 0, 1]
@@ -73,7 +74,7 @@ def test_the_rate_with_the_best_validation_is_taken(tmp_path):
 
 def test_the_rate_is_chosen_in_as_many_epochs_and_lent_to_lines_like_it(tmp_path):
     results = command.Results(tmp_path / "runs.jsonl")
-    runs = list(done(results, chain(results, "gcbs", epochs=2.2), best))
+    runs = list(done(results, stages(results, "gcbs", epochs=2.2), best))
     assert [run["epochs"] for run in runs] == [2, 2, 2, 2, 2.2, 2.2]
     assert [run["line"] for run in runs] == ["planned-later"] * 4 + ["gcbs"] * 2
     assert [run["rate"] for run in runs[4:]] == [2e-4, 2e-4]
@@ -84,20 +85,38 @@ def test_the_rate_is_chosen_in_as_many_epochs_and_lent_to_lines_like_it(tmp_path
 )
 def test_rates_beyond_are_tried_while_the_last_is_the_best(tmp_path, best, more):
     results = command.Results(tmp_path / "runs.jsonl")
-    runs = list(done(results, chain(results), lambda rate: -abs(rate - best)))
+    runs = list(done(results, stages(results), lambda rate: -abs(rate - best)))
     assert [run["rate"] for run in runs] == [*RATES, *more, best, best]
 
 
 def test_a_stopped_run_goes_on(tmp_path):
     path = tmp_path / "runs.jsonl"
     whole = command.Results(tmp_path / "whole.jsonl")
-    expected = list(done(whole, chain(whole), best))
+    expected = list(done(whole, stages(whole), best))
     first = command.Results(path)
-    stopped = done(first, chain(first), best)
+    stopped = done(first, stages(first), best)
     assert [next(stopped) for _ in range(3)] == expected[:3]
     again = command.Results(path)
-    assert list(done(again, chain(again), best)) == expected
+    assert list(done(again, stages(again), best)) == expected
     assert path.read_text() == whole.path.read_text()
+
+
+def test_runs_of_a_stage_start_together_and_a_run_of_two_lines_once(tmp_path):
+    results = command.Results(tmp_path / "runs.jsonl")
+    lines = [command.Chain(stages(results, line)) for line in ("planned-later", "gcbs")]
+    first = [lines[0].startable(results, set())]
+    keys = {command._key(first[0])}
+    first.append(lines[0].startable(results, keys))
+    assert [run["rate"] for run in first] == list(RATES[:2])
+    keys = {command._key({**first[0], "rate": rate}) for rate in RATES}
+    assert lines[0].startable(results, keys) is None
+    assert lines[1].startable(results, keys) is None  # all that it waits for run
+    list(done(results, [[{**first[0], "rate": rate} for rate in RATES]], best))
+    for line, name in zip(lines, ("planned-later", "gcbs"), strict=True):
+        run = line.startable(results, set())
+        assert (run["line"], run["rate"], run["seed"]) == (name, 2e-4, 0)
+    lines[1].end()
+    assert lines[1].startable(results, set()) is None
 
 
 def best(rate):
@@ -107,7 +126,7 @@ def best(rate):
 
 def test_large_batches_choose_by_all_rows(tmp_path):
     results = command.Results(tmp_path / "runs.jsonl")
-    runs = list(done(results, chain(results, "cached-1024"), lambda rate: -abs(rate - 4e-4)))
+    runs = list(done(results, stages(results, "cached-1024"), lambda rate: -abs(rate - 4e-4)))
     assert {run["rows"] for run in runs} == {10_240}
     assert runs[0]["rate"] == pytest.approx(2e-4)
 

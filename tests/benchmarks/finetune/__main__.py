@@ -24,6 +24,7 @@ from typing import Any
 from tests.benchmarks.finetune.lines import LINES, RATE_ROWS
 
 Run = dict[str, Any]
+Key = tuple[Any, ...]
 KEY = "domain", "model", "line", "rate", "seed", "rows", "epochs"
 
 
@@ -45,7 +46,7 @@ class Results:
         print(f"{told}: nDCG@10 {found}", flush=True)
 
 
-def _key(run: Run) -> tuple[Any, ...]:
+def _key(run: Run) -> Key:
     return tuple(run[name] for name in KEY)
 
 
@@ -57,56 +58,80 @@ def main() -> None:
         "MALLOC_MMAP_THRESHOLD_": str(2**32), "MALLOC_TRIM_THRESHOLD_": str(2**33),
     }  # fmt: skip
     results = Results(options.results)
-    chains = [
-        _chain(results, options, line, domain)
+    _work([
+        Chain(_stages(results, options, line, domain))
         for line in options.lines for domain in options.domains
-    ]  # fmt: skip
-    _work(chains, results, options.jobs)
+    ], results, options.jobs)  # fmt: skip
 
 
-def _chain(results: Results, options: argparse.Namespace, line: str, domain: str) -> Iterator[Run]:
-    """The runs of a line, in order; those that follow depend on the results of those before."""
+class Chain:
+    """The runs of a line on a domain: stages of runs that do not depend on each other."""
+
+    def __init__(self, stages: Iterator[list[Run]]) -> None:
+        self.stages, self.left = stages, list[Run]()
+
+    def startable(self, results: Results, running: set[Key]) -> Run | None:
+        """A run that can start now, if there is one."""
+        while True:
+            self.left = [run for run in self.left if _key(run) not in results.runs]
+            if self.left:
+                return next((run for run in self.left if _key(run) not in running), None)
+            if (stage := next(self.stages, None)) is None:
+                return None
+            self.left = stage
+
+    def end(self) -> None:
+        """Start no further runs."""
+        self.stages, self.left = iter(()), []
+
+
+def _stages(
+    results: Results, options: argparse.Namespace, line: str, domain: str
+) -> Iterator[list[Run]]:
+    """The runs at all rates, those at further ones while the best is the highest or the lowest, and
+    all seeds at the best."""
     of_all = {"domain": domain, "model": options.model, "line": line}
-    chooser = LINES[line].rates_of or line
     rates = list(options.rates or LINES[line].rates)
-    if len(rates) > 1:
-        rows = min(RATE_ROWS if LINES[line].batch_size == 64 else options.rows, options.rows)
-        found: dict[float, float] = {}
-        for rate in rates:
-            run = {**of_all, "line": chooser, "rate": rate, "seed": 0, "rows": rows,
-                   "epochs": max(1, int(options.epochs))}  # fmt: skip
-            yield run
-            found[rate] = results.runs[_key(run)]["validation"][-1]["ndcg@10"]
-            best = max(found, key=found.__getitem__)
-            if rate == rates[-1] and best in (max(found), min(found)):  # a better one may be beyond
-                rates.append(2 * best if best == max(found) else best / 2)
-        rates = [best]
-    for seed in options.seeds:
-        yield {**of_all, "rate": rates[0], "seed": seed, "rows": options.rows,
-               "epochs": options.epochs}  # fmt: skip
+    best, found = rates[0], list[float]()
+    rows = min(RATE_ROWS if LINES[line].batch_size == 64 else options.rows, options.rows)
+    while len(rates) > 1:
+        runs = [{**of_all, "line": LINES[line].rates_of or line, "rate": rate, "seed": 0,
+                 "rows": rows, "epochs": max(1, int(options.epochs))}
+                for rate in rates[len(found):]]  # fmt: skip
+        yield runs
+        found += [results.runs[_key(run)]["validation"][-1]["ndcg@10"] for run in runs]
+        best = rates[found.index(max(found))]
+        if min(rates) < best < max(rates):
+            break
+        rates.append(2 * best if best == max(rates) else best / 2)
+    yield [{**of_all, "rate": best, "seed": seed, "rows": options.rows, "epochs": options.epochs}
+           for seed in options.seeds]  # fmt: skip
 
 
-def _work(chains: list[Iterator[Run]], results: Results, jobs: int) -> None:
-    """Run all chains, several at once, each run in a process of its own."""
+def _work(chains: list[Chain], results: Results, jobs: int) -> None:
+    """Run all chains, several runs at once, the first chains first, each run in a process of its
+    own."""
     from tests.benchmarks.finetune.runs import train
 
     context = multiprocessing.get_context("spawn")
-    running: dict[Future[Run], tuple[Run, Iterator[Run]]] = {}
+    running: dict[Future[Run], tuple[Run, Chain]] = {}
     with ProcessPoolExecutor(jobs, context, max_tasks_per_child=1) as pool:
-        while chains or running:
-            while chains and len(running) < jobs:
-                chain = chains.pop(0)
-                run = next((run for run in chain if _key(run) not in results.runs), None)
-                if run is not None:
+        while True:
+            for chain in chains:
+                keys = {_key(run) for run, _ in running.values()}
+                while len(running) < jobs and (run := chain.startable(results, keys)):
                     running[pool.submit(train, **run)] = run, chain
+                    keys.add(_key(run))
+            if not running:
+                return
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for one in done:
                 run, chain = running.pop(one)
                 if error := one.exception():
                     print(f"{run}: {error!r}", file=sys.stderr, flush=True)
-                    continue  # with the other lines
-                results.add({**run, **one.result()})
-                chains.insert(0, chain)
+                    chain.end()  # and go on with the others
+                else:
+                    results.add({**run, **one.result()})
 
 
 def _options() -> argparse.Namespace:
