@@ -90,12 +90,12 @@ def _stages(
 ) -> Iterator[list[Run]]:
     """The runs at all rates, those at further ones while the best is the highest or the lowest, and
     all seeds at the best."""
-    of_all = {"domain": domain, "model": options.model, "line": line}
-    rates = list(options.rates or LINES[line].rates)
+    way, of_all = LINES[line], {"domain": domain, "model": options.model, "line": line}
+    rates = list(options.rates or way.rates)
     best, found = rates[0], list[float]()
-    rows = min(RATE_ROWS if LINES[line].batch_size == 64 else options.rows, options.rows)
+    rows = min(RATE_ROWS if way.batch_size == 64 else options.rows, options.rows)
     while len(rates) > 1:
-        runs = [{**of_all, "line": LINES[line].rates_of or line, "rate": rate, "seed": 0,
+        runs = [{**of_all, "line": way.rates_of or line, "rate": rate, "seed": 0,
                  "rows": rows, "epochs": max(1, int(options.epochs))}
                 for rate in rates[len(found):]]  # fmt: skip
         yield runs

@@ -47,6 +47,7 @@ class Line:
 
 FREE = {"embeddings": "training", "random_epochs": 0}
 LATER = {**FREE, "random_epochs": 1}  # the default: no epoch needs a pass over the data
+UNGUARDED = {**LATER, "guard": False, "mega_batches": 1}  # for losses that mask instead
 GIST = {"temperature": 0.05, "margin_strategy": "relative", "margin": 0.05}
 GIST_PAIRS = {**GIST, "contrast_anchors": False, "contrast_positives": False}
 HARDNESS = {"hardness_mode": "in_batch_negatives", "hardness_strength": 9.0}
@@ -63,10 +64,9 @@ LINES = {
     "gist-pairs": Line("GIST, without negatives of the own side", "gist", arguments=GIST_PAIRS),
     "planned-gist": Line("planned, GIST", "gist", planner="partition", plan=LATER, arguments=GIST),
     "planned-masks": Line("planned without a guard, GIST", "gist", planner="partition",
-                         plan={**LATER, "guard": False, "mega_batches": 1}, arguments=GIST),
+                         plan=UNGUARDED, arguments=GIST),
     "planned-pairs": Line("planned without a guard, GIST without negatives of the own side", "gist",
-                          planner="partition", arguments=GIST_PAIRS,
-                          plan={**LATER, "guard": False, "mega_batches": 1}),
+                          planner="partition", plan=UNGUARDED, arguments=GIST_PAIRS),
     "planned-mined": Line("planned, a mined negative a row", mined=True, planner="partition",
                           plan=LATER),
     "no-duplicates": Line("`NO_DUPLICATES`", no_duplicates=True),
