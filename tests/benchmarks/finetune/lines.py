@@ -23,6 +23,7 @@ class Line:
         arguments: of the loss.
         no_duplicates: with the library's sampler of that name.
         trained: whether it trains at all.
+        reference: whether the model before training tells the guard which negatives are false.
         rates_of: the line whose learning rate it takes, as its batches are as hard.
     """
 
@@ -35,6 +36,7 @@ class Line:
     arguments: dict[str, Any] = field(default_factory=dict)
     no_duplicates: bool = False
     trained: bool = True
+    reference: bool = False
     rates_of: str | None = None
 
     @property
@@ -50,6 +52,7 @@ LATER = {**FREE, "random_epochs": 1}  # the default: no epoch needs a pass over 
 UNGUARDED = {**LATER, "guard": False, "mega_batches": 1}  # for losses that mask instead
 GIST = {"temperature": 0.05, "margin_strategy": "relative", "margin": 0.05}
 GIST_PAIRS = {**GIST, "contrast_anchors": False, "contrast_positives": False}
+SHARP = {"scale": 1 / 0.03}  # the library's default is τ = 0.05
 HARDNESS = {"hardness_mode": "in_batch_negatives", "hardness_strength": 9.0}
 
 LINES = {
@@ -62,7 +65,6 @@ LINES = {
     "gist": Line("GIST", "gist", arguments=GIST),
     "gist-sharp": Line("GIST, τ = 0.01", "gist", arguments={**GIST, "temperature": 0.01}),
     "gist-pairs": Line("GIST, without negatives of the own side", "gist", arguments=GIST_PAIRS),
-    "planned-gist": Line("planned, GIST", "gist", planner="partition", plan=LATER, arguments=GIST),
     "planned-masks": Line("planned without a guard, GIST", "gist", planner="partition",
                          plan=UNGUARDED, arguments=GIST),
     "planned-pairs": Line("planned without a guard, GIST without negatives of the own side", "gist",
@@ -76,8 +78,6 @@ LINES = {
     "hardness": Line("`hardness_mode`, in-batch, 9", arguments=HARDNESS),
     "planned-hardness": Line("planned from epoch 2, `hardness_mode`", planner="partition",
                              plan=LATER, arguments=HARDNESS),
-    "mined-hardness": Line("a mined negative, `hardness_mode`, 5", mined=True, arguments={
-        "hardness_mode": "hard_negatives", "hardness_strength": 5.0}),
     "b3": Line("B3", planner="b3", plan=LATER, rates_of="planned-later"),
     "grit": Line("GRIT", planner="chain", plan=LATER, rates_of="planned-later"),
     "gcbs": Line("GCBS", planner="gcbs", plan=LATER, rates_of="planned-later"),
@@ -86,5 +86,11 @@ LINES = {
     "planned-strict": Line("planned, guard at 80%", planner="partition",
                            plan={**LATER, "relative_margin": 0.2}, rates_of="planned-later"),
     "planned-fresh": Line("planned, fresh embeddings", planner="partition",
-                          plan={"embeddings": "fresh", "random_epochs": 0}),
+                          plan={**LATER, "embeddings": "fresh"}, rates_of="planned-later"),
+    "planned-reference": Line("planned, guard by the model before training", planner="partition",
+                              plan=LATER, reference=True, rates_of="planned-later"),
+    "sharp": Line("shuffled, τ = 0.03", arguments=SHARP),
+    "planned-sharp": Line("planned, τ = 0.03", planner="partition", plan=LATER, arguments=SHARP),
+    "planned-soft": Line("planned, τ = 0.08", planner="partition", plan=LATER,
+                         arguments={"scale": 1 / 0.08}),
 }  # fmt: skip

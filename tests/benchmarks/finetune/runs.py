@@ -119,8 +119,9 @@ def train(
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         sampler: dict[str, Any] = {}
         if way.planner is not None:
+            options = way.plan | (judge(data, model, Path(folder)) if way.reference else {})
             plans = PlannedEpochs(
-                Path(folder) / "plans", data, loss, way.planner, seed=1000 * seed, **way.plan
+                Path(folder) / "plans", data, loss, way.planner, seed=1000 * seed, **options
             )
             sampler["batch_sampler"] = plans
         elif way.no_duplicates:
@@ -161,6 +162,14 @@ def mined(data: Dataset, encoder: SentenceTransformer) -> Dataset:
         for row, pair in enumerate(zip(*(data[name] for name in COLUMNS), strict=True))
     ]
     return data.add_column("negative", column)
+
+
+def judge(data: Dataset, model: str, folder: Path) -> Run:
+    """Options of a planner that name files of the vectors of the encoder before its training."""
+    encoder, files = guide(model), [folder / f"{name}.npy" for name in COLUMNS]
+    for name, file in zip(COLUMNS, files, strict=True):
+        np.save(file, encoder.encode(list(data[name]), batch_size=128))
+    return {"reference": [str(files[0])], "reference_pair": [str(files[1])]}
 
 
 def _cached(encoder: SentenceTransformer, _: str, arguments: Run) -> torch.nn.Module:
