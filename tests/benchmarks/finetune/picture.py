@@ -17,7 +17,7 @@ from tests.benchmarks.finetune.table import Run, domains_of, epoch_time, final, 
 from tests.benchmarks.themed import save
 
 OURS = "planned"  # lines whose name starts so
-LEFT_OUT = "planned-4", "planned-strict", "planned-reference"  # other options of a planner; the page names them
+LEFT_OUT = "planned-4", "planned-strict", "planned-reference"  # the page names these options
 GAP = 0.062  # between labels, in heights of a panel
 
 
