@@ -52,7 +52,7 @@ LATER = {**FREE, "random_epochs": 1}  # the default: no epoch needs a pass over 
 UNGUARDED = {**LATER, "guard": False, "mega_batches": 1}  # for losses that mask instead
 GIST = {"temperature": 0.05, "margin_strategy": "relative", "margin": 0.05}
 GIST_PAIRS = {**GIST, "contrast_anchors": False, "contrast_positives": False}
-SHARP = {"scale": 1 / 0.03}  # the library's default is τ = 0.05
+SHARP, SOFT = {"scale": 1 / 0.03}, {"scale": 1 / 0.08}  # the library's default is τ = 0.05
 HARDNESS = {"hardness_mode": "in_batch_negatives", "hardness_strength": 9.0}
 
 LINES = {
@@ -91,6 +91,6 @@ LINES = {
                               plan=LATER, reference=True, rates_of="planned-later"),
     "sharp": Line("shuffled, τ = 0.03", arguments=SHARP),
     "planned-sharp": Line("planned, τ = 0.03", planner="partition", plan=LATER, arguments=SHARP),
-    "planned-soft": Line("planned, τ = 0.08", planner="partition", plan=LATER,
-                         arguments={"scale": 1 / 0.08}),
+    "soft": Line("shuffled, τ = 0.08", arguments=SOFT),
+    "planned-soft": Line("planned, τ = 0.08", planner="partition", plan=LATER, arguments=SOFT),
 }  # fmt: skip
