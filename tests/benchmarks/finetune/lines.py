@@ -93,4 +93,7 @@ LINES = {
     "planned-sharp": Line("planned, τ = 0.03", planner="partition", plan=LATER, arguments=SHARP),
     "soft": Line("shuffled, τ = 0.08", arguments=SOFT),
     "planned-soft": Line("planned, τ = 0.08", planner="partition", plan=LATER, arguments=SOFT),
+    "soft-hardness": Line("`hardness_mode`, τ = 0.08", arguments={**HARDNESS, **SOFT}),
+    "planned-soft-hardness": Line("planned, `hardness_mode`, τ = 0.08", planner="partition",
+                                  plan=LATER, arguments={**HARDNESS, **SOFT}),
 }  # fmt: skip
