@@ -2,6 +2,7 @@
 
 import argparse
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -151,6 +152,12 @@ def add(results, line, scores, seconds, step=0.1, **more):
         results.add({**key, "test": end, "validation": [] if seed else end, "step": step})
 
 
+def shown(results, epochs):
+    """The lines of the table, with ASCII signs."""
+    found = table.markdown(table.runs(results.path), epochs)
+    return found.replace("\N{MINUS SIGN}", "-").splitlines()
+
+
 def test_the_table_pairs_runs_by_seed(tmp_path):
     results = command.Results(tmp_path / "runs.jsonl")
     add(results, "untrained", (30.0, 30.0, 30.0), 0.0)
@@ -159,19 +166,30 @@ def test_the_table_pairs_runs_by_seed(tmp_path):
     add(results, "planned", (51.0, 53.1, 55.2), 25.0, step=0.2)  # half as fast a machine
     add(results, "shuffled", (99.0,), 1.0, rows=2560)
     add(results, "shuffled", (52.0, 52.0, 52.0), 20.0, epochs=2)
+    add(results, "planned-later", (54.0, 54.0), 19.0, epochs=2)
     add(results, "gcbs", (53.0, 53.1, 53.2), 21.0, epochs=2)
-    lines = table.markdown(table.runs(results.path)).splitlines()
-    assert lines[0] == "| Batches | Gloss | Gain | Rate | Time |"
+    lines = shown(results, 1)
+    assert lines[0] == "| Batches | Gloss | Over shuffled | Over planned | Time |"
+    one, few = " (1 of 3 seeds)", " (2 of 3 seeds)"
     assert lines[2:] == [
         "| before training | 30.00 |  |  |  |",
-        "| shuffled | 52.00 |  | 1e-4 | 1.00 |",
-        "| shuffled, 1.3 epochs | 51.00 | +1.00 (1 of 3 seeds) | 1e-4 | 1.30 |",
-        "| planned | 53.10 | +1.10 ± 0.25 | 1e-4 | 1.25 |",
+        "| shuffled | 52.00 |  | -1.10 ± 0.25 | 1.00 |",
+        f"| shuffled, 1.3 epochs | 51.00 | +1.00{one} | +0.00{one} | 1.30 |",
+        "| planned from the first epoch | 53.10 | +1.10 ± 0.25 |  | 1.25 |",
     ]
-    assert table.markdown(table.runs(results.path), epochs=2).splitlines()[2:] == [
-        "| shuffled | 52.00 |  | 1e-4 | 2.00 |",
-        "| GCBS | 53.10 | +1.10 ± 0.25 | 1e-4 | 2.10 |",
+    assert shown(results, 2)[2:] == [
+        f"| shuffled | 52.00 |  | -2.00 ± 0.00{few} | 2.00 |",
+        f"| **planned** (the default) | 54.00 | +2.00 ± 0.00{few} |  | 1.90 |",
+        f"| `gcbs` | 53.10 | +1.10 ± 0.25 | -0.95 ± 0.64{few} | 2.10 |",
     ]
+
+
+def test_the_page_shows_the_results():
+    found = [run for run in table.runs() if run["domain"] in table.DOMAINS]
+    page = Path("docs/training.md").read_text()
+    assert table.markdown(found, epochs=2) in page
+    few = [run for run in found if run["domain"] != "code"]
+    assert table.markdown(few, epochs=1) in page
 
 
 def test_runs_that_chose_a_rate_are_not_in_the_table(tmp_path):

@@ -3,6 +3,7 @@ panel for each of these domains, from the results in this folder."""
 
 from __future__ import annotations
 
+import re
 import sys
 
 import matplotlib
@@ -17,7 +18,10 @@ from tests.benchmarks.finetune.table import Run, domains_of, epoch_time, final, 
 from tests.benchmarks.themed import save
 
 OURS = "planned"  # lines whose name starts so
-LEFT_OUT = "planned-4", "planned-strict", "planned-reference"  # the page names these options
+SHOWN = (
+    "shuffled", "planned-later", "b3", "gcbs", "cached-256", "cached-1024", "mined",
+    "planned-mined", "gist", "cached-gist", "hardness", "planned-hardness",
+)  # fmt: skip
 GAP = 0.062  # between labels, in heights of a panel
 
 
@@ -28,9 +32,9 @@ def main() -> None:
         save(drawn(found), file)
 
 
-def drawn(found: list[Run], model: str = "minilm") -> Figure:
-    """The mean nDCG@10 of each line at its end, with the range of the seeds, by its least time over
-    that of an epoch of shuffled batches."""
+def drawn(found: list[Run], epochs: int = 2, model: str = "minilm") -> Figure:
+    """The mean nDCG@10 of each line after some epochs, with the range of the seeds, by its least
+    time over that of an epoch of shuffled batches."""
     domains = domains_of(found)
     # room on the right, as a browser may have a wider font
     layout = ConstrainedLayoutEngine(rect=(0, 0, 0.98, 1))
@@ -38,29 +42,19 @@ def drawn(found: list[Run], model: str = "minilm") -> Figure:
     for axes, domain in zip(
         figure.subplots(1, len(domains), squeeze=False)[0], domains, strict=True
     ):
-        epochs = sorted({run["epochs"] for run in found if run["domain"] == domain})
-        least = min(run["epochs"] for run in found
-                    if run["domain"] == domain and run["line"] == "shuffled")  # fmt: skip
-        epoch = epoch_time(found, domain, least, model)
-        ends_of_lines: list[tuple[float, float, str, str]] = []
-        for name, line in LINES.items():
-            if name in LEFT_OUT:
-                continue
-            points = [final(found, domain, name, count, model) for count in epochs]
-            points = [own for own in points if own and line.trained]
-            if not points:
+        epoch = epoch_time(found, domain, epochs, model)
+        ends: list[tuple[float, float, str, str]] = []
+        for name in SHOWN:
+            if not (own := final(found, domain, name, epochs, model)):
                 continue
             ours = name.startswith(OURS)
             colour = PLANS[0] if ours else INK if name == "shuffled" else MUTED
-            x = [time(own) / epoch for own in points]
-            ends = [[run["test"][-1]["ndcg@10"] for run in own] for own in points]
-            y, low, high = (
-                np.array([way(scores) for scores in ends]) for way in (np.mean, np.min, np.max)
-            )
-            axes.errorbar(x, y, [y - low, high - y], fmt="o-", color=colour, linewidth=1,
-                          markersize=5 if ours else 4)  # fmt: skip
-            ends_of_lines.append((y[-1], x[-1], line.text.replace("`", ""), colour))
-        _label(axes, ends_of_lines)
+            scores = [run["test"][-1]["ndcg@10"] for run in own]
+            x, y = time(own) / epoch, float(np.mean(scores))
+            axes.errorbar(x, y, [[y - min(scores)], [max(scores) - y]], fmt="o", color=colour,
+                          linewidth=1, markersize=5 if ours else 4)  # fmt: skip
+            ends.append((y, x, re.sub("[*`]", "", LINES[name].text), colour))
+        _label(axes, ends)
         axes.set_title(domain)
         axes.set_xlabel("time, in epochs of shuffled batches")
     figure.axes[0].set_ylabel("nDCG@10 of held-out pairs")
@@ -68,12 +62,10 @@ def drawn(found: list[Run], model: str = "minilm") -> Figure:
 
 
 def _label(axes: Axes, ends: list[tuple[float, float, str, str]]) -> None:
-    """Show the heights where lines end, and write the name of each line to the right of the panel,
-    as near to its end as other names allow."""
+    """Write the name of each line to the right of the panel, as near to its end as other names
+    allow."""
     ends = sorted(ends)
-    worst, best = ends[0][0], ends[-1][0]
-    low, high = worst - 0.2 * (best - worst), best + 0.15 * (best - worst)
-    axes.set_ylim(low, high)
+    low, high = axes.get_ylim()
     gap = GAP * (high - low)
     heights = [end[0] for end in ends]
     for place in range(1, len(ends)):

@@ -77,11 +77,12 @@ def whole(epochs: float) -> int:
 def markdown(
     found: list[Run], epochs: int = 1, model: str = "minilm", score: str = "ndcg@10"
 ) -> str:
-    """A line for each way to train; for each domain the mean of a score, its gain over as many
-    epochs of shuffled batches, the rate, and the least time of a seed, in epochs of shuffled
-    batches."""
+    """A line for each way to train. For each domain: the mean of a score, its differences from
+    shuffled and planned batches after as many epochs, and the least time of a seed, in epochs of
+    shuffled batches."""
     domains = domains_of(found)
-    head = [cell for domain in domains for cell in (domain.capitalize(), "Gain", "Rate", "Time")]
+    columns = "Over shuffled", "Over planned", "Time"
+    head = [cell for domain in domains for cell in (domain.capitalize(), *columns)]
     lines = [["Batches", *head], ["---"] * (1 + len(head))]
     for name, line in LINES.items():
         lengths = {run["epochs"] for run in found if run["line"] == name}
@@ -96,26 +97,30 @@ def markdown(
 def _cells(
     found: list[Run], domain: str, line: str, epochs: float, model: str, score: str
 ) -> list[str]:
+    bases = "shuffled", "planned" if whole(epochs) == 1 else "planned-later"
     own = final(found, domain, line, epochs, model)
-    as_long = final(found, domain, "shuffled", whole(epochs), model)
-    if not own or not as_long:
+    shuffled, planned = (final(found, domain, base, whole(epochs), model) for base in bases)
+    if not own or not shuffled:
         return [""] * 4
-    base = {run["seed"]: run["test"][-1] for run in as_long}
-    ends = {run["seed"]: run["test"][-1] for run in own}
-    mean = f"{np.mean([end[score] for end in ends.values()]):.2f}"
+    mean = f"{np.mean([run['test'][-1][score] for run in own]):.2f}"
     if not LINES[line].trained:
         return [mean, "", "", ""]
-    gain = ""
-    if ends != base:
-        seeds = [seed for seed in ends if seed in base]
-        rise, half = interval([ends[seed][score] - base[seed][score] for seed in seeds])
-        error = f" ± {half:.2f}" if len(seeds) > 1 else ""
-        gain = f"{rise:+.2f}{error}".replace("-", "\N{MINUS SIGN}") + (
-            f" ({len(seeds)} of 3 seeds)" if len(seeds) < 3 else ""
-        )
-    rate = f"{own[0]['rate']:.1e}".replace(".0e", "e").replace("e-0", "e-")
     took = time(own) / epoch_time(found, domain, whole(epochs), model)
-    return [mean, gain, rate, f"{took:.2f}"]
+    return [mean, over(own, shuffled, score), over(own, planned, score), f"{took:.2f}"]
+
+
+def over(own: list[Run], base: list[Run], score: str) -> str:
+    """The mean difference of runs with the same seed, with its 95% interval; empty for the same
+    runs."""
+    of_base = {run["seed"]: run["test"][-1][score] for run in base}
+    differences = [run["test"][-1][score] - of_base[run["seed"]]
+                   for run in own if run["seed"] in of_base]  # fmt: skip
+    if not differences or own == base:
+        return ""
+    mean, half = interval(differences)
+    error = f" ± {half:.2f}" if len(differences) > 1 else ""
+    few = f" ({len(differences)} of 3 seeds)" if len(differences) < 3 else ""
+    return f"{mean:+.2f}{error}{few}".replace("-", "\N{MINUS SIGN}")
 
 
 def main() -> None:
