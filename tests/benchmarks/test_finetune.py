@@ -186,7 +186,7 @@ def test_the_table_pairs_runs_by_seed(tmp_path):
 
 def test_the_page_shows_the_results():
     found = [run for run in table.runs() if run["domain"] in table.DOMAINS]
-    page = Path("docs/training.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
     assert table.markdown(found, epochs=2) in page
     few = [run for run in found if run["domain"] != "code"]
     assert table.markdown(few, epochs=1) in page
