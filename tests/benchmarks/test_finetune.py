@@ -170,7 +170,7 @@ def test_the_table_pairs_runs_by_seed(tmp_path):
     add(results, "gcbs", (53.0, 53.1, 53.2), 21.0, epochs=2)
     lines = shown(results, 1)
     assert lines[0] == "| Batches | Gloss | Over shuffled | Over planned | Time |"
-    one, few = " (1 of 3 seeds)", " (2 of 3 seeds)"
+    one, few = " (1 seed)", " (2 seeds)"
     assert lines[2:] == [
         "| before training | 30.00 |  |  |  |",
         "| shuffled | 52.00 |  | -1.10 ± 0.25 | 1.00 |",
@@ -182,6 +182,21 @@ def test_the_table_pairs_runs_by_seed(tmp_path):
         f"| **planned** (the default) | 54.00 | +2.00 ± 0.00{few} |  | 1.90 |",
         f"| `gcbs` | 53.10 | +1.10 ± 0.25 | -0.95 ± 0.64{few} | 2.10 |",
     ]
+
+
+def test_lines_are_compared_by_all_seeds_and_the_table_has_the_first(tmp_path):
+    results = command.Results(tmp_path / "runs.jsonl")
+    add(results, "shuffled", (50.0, 52.0, 54.0), 20.0, epochs=2)
+    add(results, "gist", (40.0, 40.0, 40.0), 20.0, epochs=2)
+    add(results, "b3", (53.0, 54.0, 55.0, 59.0), 20.0, epochs=2)
+    add(results, "planned-later", (54.0, 54.0, 54.0, 54.0, 99.0), 19.0, epochs=2)
+    add(results, "planned-later", (1.0, 1.0, 1.0, 1.0), 19.0, epochs=2, model="weak")
+    found = table.versus(table.runs(results.path), "planned-later")
+    assert found.replace("\N{MINUS SIGN}", "-").splitlines()[2:] == [
+        "| shuffled | +2.00 ± 4.97 |",
+        "| `b3` | -1.25 ± 4.18 (4 seeds) |",
+    ]
+    assert "| `b3` | 54.00 | +2.00 ± 2.48 |" in shown(results, 2)[4]
 
 
 def test_the_page_shows_the_results():

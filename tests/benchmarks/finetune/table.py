@@ -14,6 +14,7 @@ from scipy.stats import t
 from tests.benchmarks.finetune.lines import LINES
 
 SCORES = "ndcg@10", "mrr@10", "recall@10"
+SEEDS, ALL = 3, 100  # of the lines of a table, and of pairs of lines that are compared
 DOMAINS = "translation", "gloss", "code"
 RESULTS = Path(__file__).parent / "results.jsonl"
 
@@ -26,10 +27,11 @@ def runs(path: Path = RESULTS) -> list[Run]:
 
 
 def final(
-    found: list[Run], domain: str, line: str, epochs: float = 1, model: str = "minilm"
-) -> list[Run]:
-    """The runs of a line with all rows, by seed, at the rate that most seeds have run with: lines
-    with large batches choose their rate among such runs."""
+    found: list[Run], domain: str, line: str, epochs: float = 1, model: str = "minilm",
+    seeds: int = SEEDS,
+) -> list[Run]:  # fmt: skip
+    """The runs of a line with all rows and its first seeds, by seed, at the rate that most seeds
+    have run with: lines with large batches choose their rate among such runs."""
     rows = max((run["rows"] for run in found if run["domain"] == domain), default=0)
     wanted = {"domain": domain, "line": line, "epochs": epochs, "model": model, "rows": rows}
     rates: dict[float, list[Run]] = {}
@@ -37,7 +39,7 @@ def final(
         if wanted.items() <= run.items():
             rates.setdefault(run["rate"], []).append(run)
     own = max(rates.values(), key=lambda runs: (len(runs), _validation(runs)), default=[])
-    return sorted(own, key=lambda run: run["seed"])
+    return sorted(own, key=lambda run: run["seed"])[:seeds]
 
 
 def _validation(own: list[Run]) -> float:
@@ -80,6 +82,7 @@ def markdown(
     """A line for each way to train. For each domain: the mean of a score, its differences from
     shuffled and planned batches after as many epochs, and the least time of a seed, in epochs of
     shuffled batches."""
+    found = [run for run in found if run["model"] == model]
     domains = domains_of(found)
     columns = "Over shuffled", "Over planned", "Time"
     head = [cell for domain in domains for cell in (domain.capitalize(), *columns)]
@@ -109,9 +112,28 @@ def _cells(
     return [mean, over(own, shuffled, score), over(own, planned, score), f"{took:.2f}"]
 
 
+def versus(
+    found: list[Run], line: str, epochs: float = 2, model: str = "minilm", score: str = "ndcg@10"
+) -> str:
+    """For each domain, the mean difference of a line from each that needs neither `partition` nor
+    a second model, by all seeds that both have run with."""
+    found = [run for run in found if run["model"] == model]
+    domains = domains_of(found)
+    lines = [["Batches", *map(str.capitalize, domains)], ["---"] * (1 + len(domains))]
+    for name, other in LINES.items():
+        if other.planner == "partition" or "gist" in other.loss or not other.trained:
+            continue
+        runs_of = [[final(found, domain, one, epochs, model, seeds=ALL) for one in (line, name)]
+                   for domain in domains]  # fmt: skip
+        cells = [over(own, base, score) for own, base in runs_of]
+        if any(cells):
+            lines.append([other.text, *cells])
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
 def over(own: list[Run], base: list[Run], score: str) -> str:
-    """The mean difference of runs with the same seed, with its 95% interval; empty for the same
-    runs."""
+    """The mean difference of runs with the same seed, with its 95% interval, and their number
+    unless it is `SEEDS`; empty for the same runs."""
     of_base = {run["seed"]: run["test"][-1][score] for run in base}
     differences = [run["test"][-1][score] - of_base[run["seed"]]
                    for run in own if run["seed"] in of_base]  # fmt: skip
@@ -119,8 +141,8 @@ def over(own: list[Run], base: list[Run], score: str) -> str:
         return ""
     mean, half = interval(differences)
     error = f" ± {half:.2f}" if len(differences) > 1 else ""
-    few = f" ({len(differences)} of 3 seeds)" if len(differences) < 3 else ""
-    return f"{mean:+.2f}{error}{few}".replace("-", "\N{MINUS SIGN}")
+    seeds = {SEEDS: "", 1: " (1 seed)"}.get(len(differences), f" ({len(differences)} seeds)")
+    return f"{mean:+.2f}{error}{seeds}".replace("-", "\N{MINUS SIGN}")
 
 
 def main() -> None:
@@ -130,6 +152,8 @@ def main() -> None:
             for score in SCORES:
                 table = markdown(found, epochs, model, score)
                 print(f"\n{model}, epochs: {epochs}, {score}\n\n{table}")
+    for line in ("planned-later", "planned-hardness"):
+        print(f"\n{LINES[line].text}, over lines without a second model\n\n{versus(found, line)}")
 
 
 if __name__ == "__main__":
