@@ -205,6 +205,7 @@ def test_the_page_shows_the_results():
     assert table.markdown(found, epochs=2) in page
     few = [run for run in found if run["domain"] != "code"]
     assert table.markdown(few, epochs=1) in page
+    assert table.versus(found, "planned-hardness") in page
 
 
 def test_runs_that_chose_a_rate_are_not_in_the_table(tmp_path):
