@@ -61,6 +61,8 @@ LINES = {
     "no-duplicates": Line("shuffled, `NO_DUPLICATES`", no_duplicates=True),
     "planned-later": Line("**planned** (the default)", planner="partition", plan=LATER),
     "planned": Line("planned from the first epoch", planner="partition", plan=FREE),
+    "planned-first": Line("planned, the first epoch only", planner="partition",
+                          plan={**FREE, "planned_epochs": 1}, rates_of="planned-later"),
     "planned-fresh": Line("planned, fresh embeddings", planner="partition",
                           plan={**LATER, "embeddings": "fresh"}, rates_of="planned-later"),
     "planned-4": Line("planned, 4 mega-batches", planner="partition",
