@@ -152,10 +152,9 @@ def add(results, line, scores, seconds, step=0.1, **more):
         results.add({**key, "test": end, "validation": [] if seed else end, "step": step})
 
 
-def shown(results, epochs):
-    """The lines of the table, with ASCII signs."""
-    found = table.markdown(table.runs(results.path), epochs)
-    return found.replace("\N{MINUS SIGN}", "-").splitlines()
+def shown(text):
+    """The lines of a table, with ASCII signs."""
+    return text.replace("\N{MINUS SIGN}", "-").splitlines()
 
 
 def test_the_table_pairs_runs_by_seed(tmp_path):
@@ -168,7 +167,8 @@ def test_the_table_pairs_runs_by_seed(tmp_path):
     add(results, "shuffled", (52.0, 52.0, 52.0), 20.0, epochs=2)
     add(results, "planned-later", (54.0, 54.0), 19.0, epochs=2)
     add(results, "gcbs", (53.0, 53.1, 53.2), 21.0, epochs=2)
-    lines = shown(results, 1)
+    found = table.runs(results.path)
+    lines = shown(table.markdown(found, 1))
     assert lines[0] == "| Batches | Gloss | Over shuffled | Over planned | Time |"
     one, few = " (1 seed)", " (2 seeds)"
     assert lines[2:] == [
@@ -177,7 +177,7 @@ def test_the_table_pairs_runs_by_seed(tmp_path):
         f"| shuffled, 1.3 epochs | 51.00 | +1.00{one} | +0.00{one} | 1.30 |",
         "| planned from the first epoch | 53.10 | +1.10 ± 0.25 |  | 1.25 |",
     ]
-    assert shown(results, 2)[2:] == [
+    assert shown(table.markdown(found, 2))[2:] == [
         f"| shuffled | 52.00 |  | -2.00 ± 0.00{few} | 2.00 |",
         f"| **planned** (the default) | 54.00 | +2.00 ± 0.00{few} |  | 1.90 |",
         f"| `gcbs` | 53.10 | +1.10 ± 0.25 | -0.95 ± 0.64{few} | 2.10 |",
@@ -191,12 +191,21 @@ def test_lines_are_compared_by_all_seeds_and_the_table_has_the_first(tmp_path):
     add(results, "b3", (53.0, 54.0, 55.0, 59.0), 20.0, epochs=2)
     add(results, "planned-later", (54.0, 54.0, 54.0, 54.0, 99.0), 19.0, epochs=2)
     add(results, "planned-later", (1.0, 1.0, 1.0, 1.0), 19.0, epochs=2, model="weak")
-    found = table.versus(table.runs(results.path), "planned-later")
-    assert found.replace("\N{MINUS SIGN}", "-").splitlines()[2:] == [
+    found = table.runs(results.path)
+    assert shown(table.versus(found, "planned-later"))[2:] == [
         "| shuffled | +2.00 ± 4.97 |",
         "| `b3` | -1.25 ± 4.18 (4 seeds) |",
     ]
-    assert "| `b3` | 54.00 | +2.00 ± 2.48 |" in shown(results, 2)[4]
+    assert "| `b3` | 54.00 | +2.00 ± 2.48 |" in shown(table.markdown(found, 2))[4]
+
+
+def test_further_seeds_at_a_rate_do_not_choose_it(tmp_path):
+    results = command.Results(tmp_path / "runs.jsonl")
+    add(results, "shuffled", (50.0, 50.0, 50.0), 20.0)
+    add(results, "shuffled", (48.0, 48.0, 48.0, 48.0), 20.0, rate=2e-4)
+    for seeds in (table.SEEDS, None):
+        found = table.final(table.runs(results.path), "gloss", "shuffled", seeds=seeds)
+        assert [run["rate"] for run in found] == [1e-4] * 3
 
 
 def test_the_page_shows_the_results():

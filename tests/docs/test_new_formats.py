@@ -25,6 +25,7 @@ def added(tmp_path_factory, monkeypatch):
     """The page's file and line, as an author would add them."""
     source, line = blocks_under(PAGE, "Input format")
     ((suffix, name),) = eval(f"{{{line.text}}}").items()
+    assert name.rpartition(".")[2] == suffix[1:]
     add_module(name, source.text, tmp_path_factory.mktemp("added"), monkeypatch)
     monkeypatch.setitem(INPUT_FORMATS, suffix, name)
 

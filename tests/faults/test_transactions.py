@@ -198,7 +198,8 @@ def documented(name, kind):
     """The number of faults that docs/reliability.md states."""
     table = (ROOT / "docs" / "reliability.md").read_text()
     heads = re.search(r"^\| Writer \|(.*)\|$", table, re.MULTILINE)[1].split("|")
-    cells = re.search(rf"^\|.*`{re.escape(name)}`[^|]*\|(.*)\|$", table, re.MULTILINE)[1].split("|")
+    row = rf"^\|[^|]*`{re.escape(name)}`[^|]*\|(.*)\|$"
+    cells = re.search(row, table, re.MULTILINE)[1].split("|")
     return int(dict(zip(map(str.strip, heads), cells, strict=True))[kind])
 
 

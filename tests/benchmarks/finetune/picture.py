@@ -42,7 +42,7 @@ def drawn(found: list[Run], epochs: int = 2, model: str = "minilm") -> Figure:
     for axes, domain in zip(
         figure.subplots(1, len(domains), squeeze=False)[0], domains, strict=True
     ):
-        epoch = epoch_time(found, domain, epochs, model)
+        epoch = epoch_time(final(found, domain, "shuffled", epochs, model))
         ends: list[tuple[float, float, str, str]] = []
         for name in SHOWN:
             if not (own := final(found, domain, name, epochs, model)):

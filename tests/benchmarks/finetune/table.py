@@ -14,7 +14,7 @@ from scipy.stats import t
 from tests.benchmarks.finetune.lines import LINES
 
 SCORES = "ndcg@10", "mrr@10", "recall@10"
-SEEDS, ALL = 3, 100  # of the lines of a table, and of pairs of lines that are compared
+SEEDS = 3  # of the lines of a table
 DOMAINS = "translation", "gloss", "code"
 RESULTS = Path(__file__).parent / "results.jsonl"
 
@@ -28,17 +28,20 @@ def runs(path: Path = RESULTS) -> list[Run]:
 
 def final(
     found: list[Run], domain: str, line: str, epochs: float = 1, model: str = "minilm",
-    seeds: int = SEEDS,
+    seeds: int | None = SEEDS,
 ) -> list[Run]:  # fmt: skip
-    """The runs of a line with all rows and its first seeds, by seed, at the rate that most seeds
-    have run with: lines with large batches choose their rate among such runs."""
+    """The runs of a line with all rows and its first seeds, or all, by seed, at the rate that most
+    seeds of a table have run with: lines with large batches choose their rate among such runs."""
     rows = max((run["rows"] for run in found if run["domain"] == domain), default=0)
     wanted = {"domain": domain, "line": line, "epochs": epochs, "model": model, "rows": rows}
     rates: dict[float, list[Run]] = {}
     for run in found:
         if wanted.items() <= run.items():
             rates.setdefault(run["rate"], []).append(run)
-    own = max(rates.values(), key=lambda runs: (len(runs), _validation(runs)), default=[])
+    # further seeds at a rate are no reason to take it
+    own = max(
+        rates.values(), key=lambda runs: (min(len(runs), SEEDS), _validation(runs)), default=[]
+    )
     return sorted(own, key=lambda run: run["seed"])[:seeds]
 
 
@@ -51,9 +54,9 @@ def time(own: list[Run]) -> float:
     return min(run["test"][-1]["seconds"] / run["step"] for run in own)
 
 
-def epoch_time(found: list[Run], domain: str, epochs: float = 1, model: str = "minilm") -> float:
-    """The least time of an epoch of shuffled batches, in runs of ``epochs`` epochs."""
-    return time(final(found, domain, "shuffled", epochs, model)) / epochs
+def epoch_time(own: list[Run]) -> float:
+    """The least time of an epoch of some runs, in steps of shuffled batches."""
+    return time(own) / float(own[0]["epochs"])
 
 
 def domains_of(found: list[Run]) -> list[str]:
@@ -94,6 +97,10 @@ def markdown(
             if any(cell for row in rows for cell in row):
                 text = line.text if length == epochs else f"{line.text}, {length:g} epochs"
                 lines.append([text, *(cell for row in rows for cell in row)])
+    return _joined(lines)
+
+
+def _joined(lines: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
@@ -108,27 +115,24 @@ def _cells(
     mean = f"{np.mean([run['test'][-1][score] for run in own]):.2f}"
     if not LINES[line].trained:
         return [mean, "", "", ""]
-    took = time(own) / (time(shuffled) / whole(epochs))
+    took = time(own) / epoch_time(shuffled)
     return [mean, over(own, shuffled, score), over(own, planned, score), f"{took:.2f}"]
 
 
-def versus(
-    found: list[Run], line: str, epochs: float = 2, model: str = "minilm", score: str = "ndcg@10"
-) -> str:
-    """For each domain, the mean difference of a line from each that needs neither `partition` nor
-    a second model, by all seeds that both have run with."""
-    found = [run for run in found if run["model"] == model]
+def versus(found: list[Run], line: str) -> str:
+    """For each domain, the mean difference in nDCG@10 after two epochs of a line from each that
+    needs neither `partition` nor a second model, by all seeds that both have run with."""
     domains = domains_of(found)
+    of_line = [final(found, domain, line, 2, seeds=None) for domain in domains]
     lines = [["Batches", *map(str.capitalize, domains)], ["---"] * (1 + len(domains))]
     for name, other in LINES.items():
         if other.planner == "partition" or "gist" in other.loss or not other.trained:
             continue
-        runs_of = [[final(found, domain, one, epochs, model, seeds=ALL) for one in (line, name)]
-                   for domain in domains]  # fmt: skip
-        cells = [over(own, base, score) for own, base in runs_of]
+        cells = [over(own, final(found, domain, name, 2, seeds=None), "ndcg@10")
+                 for own, domain in zip(of_line, domains, strict=True)]  # fmt: skip
         if any(cells):
             lines.append([other.text, *cells])
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return _joined(lines)
 
 
 def over(own: list[Run], base: list[Run], score: str) -> str:
@@ -141,7 +145,8 @@ def over(own: list[Run], base: list[Run], score: str) -> str:
         return ""
     mean, half = interval(differences)
     error = f" ± {half:.2f}" if len(differences) > 1 else ""
-    seeds = {SEEDS: "", 1: " (1 seed)"}.get(len(differences), f" ({len(differences)} seeds)")
+    n = len(differences)
+    seeds = "" if n == SEEDS else " (1 seed)" if n == 1 else f" ({n} seeds)"
     return f"{mean:+.2f}{error}{seeds}".replace("-", "\N{MINUS SIGN}")
 
 
