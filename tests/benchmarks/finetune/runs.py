@@ -98,6 +98,23 @@ class Curve(TrainerCallback):
         self.start += seconds() - now
 
 
+class Parts(TrainerCallback):
+    """Gives the plan of each epoch its own number of mega-batches, or makes its batches random.
+
+    `EpochPlans` has one number for all epochs, so this changes its planner.
+    """
+
+    def __init__(self, plans: PlannedEpochs, parts: tuple[int, ...]) -> None:
+        self.plans, self.parts = plans, parts
+
+    def on_epoch_begin(self, _: Any, state: Any, control: Any, **__: Any) -> None:
+        """Set the number of the epoch that begins."""
+        epoch, planner = round(state.epoch), self.plans.plans._planner
+        count = self.parts[epoch]
+        planner._first_planned = epoch if count else epoch + 1
+        planner.options = {**planner.options, "mega_batches": count or 1}
+
+
 def train(
     domain: str, model: str, line: str, rate: float, seed: int, rows: int, epochs: float
 ) -> Run:
@@ -118,12 +135,14 @@ def train(
     loss = LOSSES[way.loss](encoder, model, way.arguments)
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         sampler: dict[str, Any] = {}
+        callbacks: list[TrainerCallback] = [curve]
         if way.planner is not None:
             options = way.plan | (judge(data, model, Path(folder)) if way.reference else {})
             plans = PlannedEpochs(
                 Path(folder) / "plans", data, loss, way.planner, seed=1000 * seed, **options
             )
             sampler["batch_sampler"] = plans
+            callbacks += [*([Parts(plans, way.parts)] if way.parts else []), plans]
         elif way.no_duplicates:
             sampler["batch_sampler"] = BatchSamplers.NO_DUPLICATES
         arguments = SentenceTransformerTrainingArguments(
@@ -132,7 +151,6 @@ def train(
             report_to="none", save_strategy="no", logging_strategy="no", disable_tqdm=True,
             optim="adamw_torch_fused", **sampler,
         )  # fmt: skip
-        callbacks = [curve, *(one for one in sampler.values() if way.planner is not None)]
         trainer = SentenceTransformerTrainer(
             encoder, arguments, data, loss=loss, callbacks=callbacks
         )
