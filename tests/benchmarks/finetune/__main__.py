@@ -53,7 +53,8 @@ def _key(run: Run) -> Key:
 def main() -> None:
     options = _options()
     os.environ |= {
-        "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false",
+        "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false",
+        "HF_HUB_OFFLINE": "0" if options.nano_beir else "1",
         # freed gradients are used again: 7% of the time went into zeroing pages
         "MALLOC_MMAP_THRESHOLD_": str(2**32), "MALLOC_TRIM_THRESHOLD_": str(2**33),
     }  # fmt: skip
@@ -61,7 +62,7 @@ def main() -> None:
     _work([
         Chain(_stages(results, options, line, domain))
         for line in options.lines for domain in options.domains
-    ], results, options.jobs)  # fmt: skip
+    ], results, options.jobs, options.nano_beir)  # fmt: skip
 
 
 class Chain:
@@ -108,7 +109,7 @@ def _stages(
            for seed in options.seeds]  # fmt: skip
 
 
-def _work(chains: list[Chain], results: Results, jobs: int) -> None:
+def _work(chains: list[Chain], results: Results, jobs: int, nano_dataset: str | None) -> None:
     """Run all chains, several runs at once, the first chains first, each run in a process of its
     own."""
     from tests.benchmarks.finetune.runs import train
@@ -120,7 +121,7 @@ def _work(chains: list[Chain], results: Results, jobs: int) -> None:
             for chain in chains:
                 keys = {_key(run) for run, _ in running.values()}
                 while len(running) < jobs and (run := chain.startable(results, keys)):
-                    running[pool.submit(train, **run)] = run, chain
+                    running[pool.submit(train, **run, nano_dataset=nano_dataset)] = run, chain
                     keys.add(_key(run))
             if not running:
                 return
@@ -149,6 +150,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rates", nargs="+", type=float, help="instead of those of the line")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--epochs", type=float, default=1)
+    parser.add_argument(
+        "--nano-beir", metavar="DATASET",
+        help="also score models there, such as sentence-transformers/NanoBEIR-en of the Hub",
+    )  # fmt: skip
     parser.add_argument("--rows", type=int, default=10_240, help="pairs to train on")
     parser.add_argument("--jobs", type=int, default=2, help="runs at the same time, a thread each")
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results.jsonl")

@@ -17,7 +17,6 @@ from sentence_transformers import (
     SentenceTransformerTrainingArguments,
 )
 from sentence_transformers.sentence_transformer import losses
-from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 from sentence_transformers.sentence_transformer.training_args import BatchSamplers
 from sentence_transformers.util import mine_hard_negatives
 from transformers import TrainerCallback
@@ -26,10 +25,10 @@ from batchplan.training.sentence_transformers import PlannedEpochs
 from tests.benchmarks.finetune.domains import COLUMNS, load
 from tests.benchmarks.finetune.encoders import ENCODERS
 from tests.benchmarks.finetune.lines import LINES, RATE_ROWS
+from tests.benchmarks.finetune.scores import NANO_BEIR, evaluators, nano_beir, scores
 
 REFERENCE_STEPS = 10  # of a run
 MICRO_BATCH = 64  # rows that a cached loss embeds at once
-SCORES = "ndcg@10", "mrr@10", "recall@10"
 
 Run = dict[str, Any]
 
@@ -116,12 +115,19 @@ class Parts(TrainerCallback):
 
 
 def train(
-    domain: str, model: str, line: str, rate: float, seed: int, rows: int, epochs: float
+    domain: str,
+    model: str,
+    line: str,
+    rate: float,
+    seed: int,
+    rows: int,
+    epochs: float,
+    nano_dataset: str | None = None,
 ) -> Run:
     """The scores after each epoch of the test pairs, and with seed 0 of the validation pairs.
 
     With few rows, only the validation pairs are scored. ``step`` is the mean of the steps of
-    `Reference`, in seconds.
+    `Reference`, in seconds. The trained model is also scored on ``nano_dataset``; see `nano_beir`.
     """
     torch.set_flush_denormal(True)
     torch.set_num_threads(1)
@@ -158,6 +164,8 @@ def train(
             trainer.train()
         else:
             curve.on_epoch_end(None, trainer.state, None)
+    if nano_dataset and held_out.keys() >= {"test"}:
+        curve.points["test"][-1][NANO_BEIR] = nano_beir(encoder, nano_dataset)
     return {**curve.points, "step": float(np.mean(reference.times or 0))}
 
 
@@ -215,37 +223,3 @@ LOSSES: dict[str, Any] = {
     ),
     "cached-gist": _cached_gist,
 }
-
-
-class Retrieval(InformationRetrievalEvaluator):
-    """The library's evaluator, for vectors of unit length that are there already."""
-
-    vectors: dict[str, torch.Tensor]  # of each text
-
-    def embed_inputs(self, _: Any, texts: Any, **__: Any) -> torch.Tensor:  # type: ignore[override]
-        """The vectors of the texts, one a row."""
-        return torch.stack([self.vectors[text] for text in texts])
-
-
-def evaluators(pairs: Dataset) -> list[Retrieval]:
-    """The right positive of each anchor among all positives, and the anchor of each positive."""
-    texts = [{str(row): text for row, text in enumerate(pairs[name])} for name in COLUMNS]
-    own = {row: {row} for row in texts[0]}
-    cuts = {f"{name}_at_k": [10] for name in ("mrr", "ndcg", "accuracy", "precision_recall", "map")}
-    return [Retrieval(queries, corpus, own, write_csv=False, **cuts)
-            for queries, corpus in (texts, texts[::-1])]  # fmt: skip
-
-
-def scores(encoder: SentenceTransformer, both: list[Retrieval]) -> Run:
-    """nDCG@10, MRR@10 and recall@10, means of both ways, in percent."""
-    texts = sorted({*both[0].queries, *both[0].corpus})
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = encoder.encode(texts, batch_size=128, convert_to_tensor=True)
-    vectors = dict(zip(texts, torch.nn.functional.normalize(found.float()), strict=True))
-    total = dict.fromkeys(SCORES, 0.0)
-    for one in both:
-        one.vectors = vectors
-        for name, value in one(encoder).items():
-            if (short := name.removeprefix("cosine_")) in SCORES:
-                total[short] += 50 * value
-    return total

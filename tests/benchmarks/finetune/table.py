@@ -14,6 +14,7 @@ from scipy.stats import t
 from tests.benchmarks.finetune.lines import LINES
 
 SCORES = "ndcg@10", "mrr@10", "recall@10"
+NANO_BEIR = "nDCG@10 of NanoBEIR"  # of runs that were asked for it
 SEEDS = 3  # of the lines of a table
 DOMAINS = "translation", "gloss", "code"
 RESULTS = Path(__file__).parent / "results.jsonl"
@@ -154,9 +155,11 @@ def main() -> None:
     found = runs(Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS)
     for model in dict.fromkeys(run["model"] for run in found):
         for epochs in sorted({whole(run["epochs"]) for run in found if run["model"] == model}):
-            for score in SCORES:
-                table = markdown(found, epochs, model, score)
-                print(f"\n{model}, epochs: {epochs}, {score}\n\n{table}")
+            for score in (*SCORES, NANO_BEIR):
+                scored = [run for run in found if run["test"] and score in run["test"][-1]]
+                if scored:
+                    table = markdown(scored, epochs, model, score)
+                    print(f"\n{model}, epochs: {epochs}, {score}\n\n{table}")
     for line in ("planned-later", "planned-hardness"):
         print(f"\n{LINES[line].text}, over lines without a second model\n\n{versus(found, line)}")
 
