@@ -25,7 +25,8 @@ from batchplan.training.sentence_transformers import PlannedEpochs
 from tests.benchmarks.finetune.domains import COLUMNS, load
 from tests.benchmarks.finetune.encoders import ENCODERS
 from tests.benchmarks.finetune.lines import LINES, RATE_ROWS
-from tests.benchmarks.finetune.scores import NANO_BEIR, evaluators, nano_beir, scores
+from tests.benchmarks.finetune.scores import evaluators, nano_beir, scores
+from tests.benchmarks.finetune.table import NANO_BEIR
 
 REFERENCE_STEPS = 10  # of a run
 MICRO_BATCH = 64  # rows that a cached loss embeds at once
