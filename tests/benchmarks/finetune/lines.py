@@ -25,7 +25,7 @@ class Line:
         trained: whether it trains at all.
         reference: whether the model before training tells the guard which negatives are false.
         rates_of: the line whose learning rate it takes, as its batches are as hard.
-        parts: mega-batches of the plan of each epoch; 0 for random batches.
+        parts: mega-batches of the plan of each epoch.
     """
 
     text: str
@@ -67,16 +67,16 @@ LINES = {
                           plan={**FREE, "planned_epochs": 1}, rates_of="planned-later"),
     "planned-fresh": Line("planned, fresh embeddings", planner="partition",
                           plan={**LATER, "embeddings": "fresh"}, rates_of="planned-later"),
-    "planned-second": Line("planned, every second epoch", planner="partition", plan=FREE,
-                           rates_of="planned-later", parts=(0, 2, 0, 2)),
+    "planned-second": Line("planned, every second epoch", planner="partition",
+                           plan={**LATER, "random_between": 1}, rates_of="planned-later"),
     "planned-rising": Line("planned, 4 mega-batches, then 1", planner="partition", plan=FREE,
                            rates_of="planned-later", parts=(4, 1)),
     "planned-falling": Line("planned, 1 mega-batch, then 4", planner="partition", plan=FREE,
                             rates_of="planned-later", parts=(1, 4)),
     "planned-1": Line("planned, 1 mega-batch", planner="partition",
                       plan={**LATER, "mega_batches": 1}, rates_of="planned-later"),
-    "planned-4": Line("planned, 4 mega-batches", planner="partition",
-                      plan={**LATER, "mega_batches": 4}, rates_of="planned-later"),
+    "planned-2": Line("planned, 2 mega-batches", planner="partition",
+                      plan={**LATER, "mega_batches": 2}, rates_of="planned-later"),
     "planned-strict": Line("planned, guard at 80%", planner="partition",
                            plan={**LATER, "relative_margin": 0.2}, rates_of="planned-later"),
     "planned-reference": Line("planned, guard by the model before training", planner="partition",

@@ -99,7 +99,7 @@ class Curve(TrainerCallback):
 
 
 class Parts(TrainerCallback):
-    """Gives the plan of each epoch its own number of mega-batches, or makes its batches random.
+    """Gives the plan of each epoch its own number of mega-batches.
 
     `EpochPlans` has one number for all epochs, so this changes its planner.
     """
@@ -109,10 +109,8 @@ class Parts(TrainerCallback):
 
     def on_epoch_begin(self, _: Any, state: Any, control: Any, **__: Any) -> None:
         """Set the number of the epoch that begins."""
-        epoch, planner = round(state.epoch), self.plans.plans._planner
-        count = self.parts[epoch]
-        planner._first_planned = epoch if count else epoch + 1
-        planner.options = {**planner.options, "mega_batches": count or 1}
+        planner = self.plans.plans._planner
+        planner.options = {**planner.options, "mega_batches": self.parts[round(state.epoch)]}
 
 
 def train(
