@@ -282,7 +282,6 @@ class EpochKeywords(AnyPlannerKeywords, total=False):
     data: str | None
     planned_epochs: int | None
     random_epochs: int | None
-    random_between: int
     every: int
     keep: int
     seed: int

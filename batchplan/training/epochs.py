@@ -68,9 +68,7 @@ class EpochPlans:
         random_epochs: number of epochs with random batches before the first plan. With
             ``embeddings="training"``, their steps record the vectors of that plan, so that no
             epoch needs a pass over the data. None: one, if the planner and its options permit it.
-        random_between: number of epochs with random batches after each planned one. Over many
-            epochs, a model overfits less (docs/training.md).
-        every: epochs that share a plan. Then ``random_between`` counts plans.
+        every: epochs that share a plan.
         keep: number of plans that stay, the newest ones. A run that resumes in the middle of an
             epoch needs the plan of that epoch.
         seed: the seed of the plan of epoch e is ``seed + e``.
@@ -108,7 +106,6 @@ class EpochPlans:
         data: str | None = None,
         planned_epochs: int | None = None,
         random_epochs: int | None = 0,
-        random_between: int = 0,
         every: int = 1,
         keep: int = 10,
         seed: int = 0,
@@ -124,9 +121,8 @@ class EpochPlans:
         self._files = PlanFolder(self.folder, every, keep, self.rank, devices, timeout)
         self._planner = EpochPlanner(
             files=self._files, planner=planner, num_rows=num_rows, seed=seed,
-            planned_epochs=planned_epochs, random_epochs=random_epochs,
-            random_between=random_between, device=device, memory=Runtime.of(memory=memory).memory,
-            options={**options, "world_size": devices},
+            planned_epochs=planned_epochs, random_epochs=random_epochs, device=device,
+            memory=Runtime.of(memory=memory).memory, options={**options, "world_size": devices},
         )  # fmt: skip
         self.batching = self._planner.batching
         self._vectors: Vectors | None = Vectors(self._files, num_rows, embed, same, embeddings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from math import ceil, inf
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -34,8 +34,8 @@ class EpochPlanner:
 
     Args:
         files: the folder of the plans.
-        planner, num_rows, seed, planned_epochs, random_epochs, random_between, device, memory,
-            options: see `EpochPlans`; ``options`` with ``world_size``.
+        planner, num_rows, seed, planned_epochs, random_epochs, device, memory, options: see
+            `EpochPlans`; ``options`` with ``world_size``.
 
     Attributes:
         batching: how the rows of every plan are cut.
@@ -52,7 +52,6 @@ class EpochPlanner:
     seed: int
     planned_epochs: int | None
     random_epochs: int | None
-    random_between: int
     device: str
     memory: int | None
     options: Mapping[str, Any]
@@ -78,11 +77,8 @@ class EpochPlanner:
 
     def is_planned(self, epoch: int) -> bool:
         """Return whether an epoch is planned. Others get random batches."""
-        every = self.files.every
-        number = epoch // every - ceil(self._first_planned / every)  # of the plan
-        turn, later = divmod(number, 1 + self.random_between)
-        last = inf if self.planned_epochs is None else ceil(self.planned_epochs / every)
-        return 0 <= turn < last and not later
+        last = inf if self.planned_epochs is None else self._first_planned + self.planned_epochs
+        return self._first_planned <= self.files.first(epoch) < last
 
     def make(self, epoch: int, sides: Sequence[NDArray[np.float16]]) -> None:
         """Save the plan of an epoch, with `measured` figures among its metrics.
@@ -154,13 +150,12 @@ class EpochPlanner:
         )
         usual = int(may_be_random and planner != RANDOM)
         self._first_planned = usual if self.random_epochs is None else self.random_epochs
-        between, planned = self.random_between, self.planned_epochs
-        if min(self._first_planned, between) < 0 or (planned is not None and planned < 1):
+        if self._first_planned < 0 or (self.planned_epochs is not None and self.planned_epochs < 1):
             raise InputError(
-                f"epochs: got {self._first_planned} and {between} random and {planned} planned "
-                "ones, expected at least 0, 0 and 1"
+                f"epochs: got {self._first_planned} random and {self.planned_epochs} planned ones, "
+                "expected at least 0 and 1"
             )
-        if (self._first_planned or between or planned is not None) and not may_be_random:
+        if (self._first_planned or self.planned_epochs is not None) and not may_be_random:
             raise InputError(
                 f"random epochs: got {planner}, expected a planner that uses each row once, no "
                 "source_column, and a label_table with a group_column; or plan all epochs"

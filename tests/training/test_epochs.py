@@ -139,26 +139,6 @@ def test_the_first_epochs_are_random(tmp_path, planned):
     assert planners == ["random"] * 2 + ["partition"] * 2 + ["random" if planned else "partition"]
 
 
-@pytest.mark.parametrize(
-    ("more", "expected"),
-    [
-        ({}, "p-p-p-p-"),
-        ({"random_epochs": 1}, "-p-p-p-p"),
-        ({"random_epochs": 1, "random_between": 2}, "-p--p--p"),
-        ({"planned_epochs": 2}, "p-p-----"),
-        ({"every": 2}, "pp--pp--"),
-        ({"every": 2, "random_epochs": 2, "planned_epochs": 2}, "--pp----"),
-    ],
-)
-def test_epochs_between_planned_ones_are_random(tmp_path, more, expected):
-    model = Learner()
-    options = {"random_between": 1, "num_rows": 300, "planner": "partition", **more}
-    plans = make(tmp_path, model, **options)
-    planners = [plans.for_epoch(epoch).metadata.planner for epoch in range(8)]
-    assert "".join({"partition": "p", "random": "-"}[name] for name in planners) == expected
-    assert model.calls == expected.count("p") // options.get("every", 1)
-
-
 def test_random_epochs_part_groups(tmp_path):
     groups = np.arange(300) % 30
     pq.write_table(pa.table({"group": groups}), tmp_path / "groups.parquet")
@@ -174,7 +154,6 @@ def test_random_epochs_part_groups(tmp_path):
     [
         {"planned_epochs": 0},
         {"random_epochs": -1},
-        {"random_between": -1},
         {"planner": "rwr", "coverage": "independent"},
         {"planner": "partition", "source_column": "source"},
         {"planner": "partition", "group_column": "group"},  # of the embeddings' own file

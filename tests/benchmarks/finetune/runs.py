@@ -99,18 +99,21 @@ class Curve(TrainerCallback):
 
 
 class Parts(TrainerCallback):
-    """Gives the plan of each epoch its own number of mega-batches.
+    """Gives the plan of each epoch its own number of mega-batches, or makes its batches random.
 
     `EpochPlans` has one number for all epochs, so this changes its planner.
     """
 
-    def __init__(self, plans: PlannedEpochs, parts: tuple[int, ...]) -> None:
+    def __init__(self, plans: PlannedEpochs, parts: tuple[int | None, ...]) -> None:
         self.plans, self.parts = plans, parts
 
     def on_epoch_begin(self, _: Any, state: Any, control: Any, **__: Any) -> None:
         """Set the number of the epoch that begins."""
-        planner = self.plans.plans._planner
-        planner.options = {**planner.options, "mega_batches": self.parts[round(state.epoch)]}
+        epoch, planner = round(state.epoch), self.plans.plans._planner
+        count = self.parts[epoch]
+        planner._first_planned = epoch + 1 if count == 0 else epoch
+        options = {name: value for name, value in planner.options.items() if name != "mega_batches"}
+        planner.options = {**options, "mega_batches": count} if count else options
 
 
 def train(
