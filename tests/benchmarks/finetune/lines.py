@@ -25,7 +25,8 @@ class Line:
         trained: whether it trains at all.
         reference: whether the model before training tells the guard which negatives are false.
         rates_of: the line whose learning rate it takes, as its batches are as hard.
-        parts: mega-batches of the plan of each epoch; None for the default, 0 for random batches.
+        parts: mega-batches of the plans of epochs in turn; None for the default, 0 for random
+            batches.
     """
 
     text: str
@@ -68,7 +69,7 @@ LINES = {
     "planned-fresh": Line("planned, fresh embeddings", planner="partition",
                           plan={**LATER, "embeddings": "fresh"}, rates_of="planned-later"),
     "planned-second": Line("planned, every second epoch", planner="partition",
-                           plan=FREE, rates_of="planned-later", parts=(0, None, 0, None)),
+                           plan=FREE, rates_of="planned-later", parts=(0, None)),
     "planned-rising": Line("planned, 4 mega-batches, then 1", planner="partition", plan=FREE,
                            rates_of="planned-later", parts=(4, 1)),
     "planned-falling": Line("planned, 1 mega-batch, then 4", planner="partition", plan=FREE,

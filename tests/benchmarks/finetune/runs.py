@@ -110,7 +110,7 @@ class Parts(TrainerCallback):
     def on_epoch_begin(self, _: Any, state: Any, control: Any, **__: Any) -> None:
         """Set the number of the epoch that begins."""
         epoch, planner = round(state.epoch), self.plans.plans._planner
-        count = self.parts[epoch]
+        count = self.parts[epoch % len(self.parts)]
         planner._first_planned = epoch + 1 if count == 0 else epoch
         options = {name: value for name, value in planner.options.items() if name != "mega_batches"}
         planner.options = {**options, "mega_batches": count} if count else options
@@ -166,7 +166,7 @@ def train(
             trainer.train()
         else:
             curve.on_epoch_end(None, trainer.state, None)
-    if nano_dataset and held_out.keys() >= {"test"}:
+    if nano_dataset and "test" in held_out:
         curve.points["test"][-1][NANO_BEIR] = nano_beir(encoder, nano_dataset)
     return {**curve.points, "step": float(np.mean(reference.times or 0))}
 
