@@ -160,7 +160,9 @@ def main() -> None:
                     table = markdown(scored, epochs, model, score)
                     print(f"\n{model}, epochs: {epochs}, {score}\n\n{table}")
     for line in ("planned-later", "planned-hardness"):
-        print(f"\n{LINES[line].text}, over lines without a second model\n\n{versus(found, line)}")
+        if any(run["line"] == line and run["epochs"] == 2 for run in found):
+            text = LINES[line].text
+            print(f"\n{text}, over lines without a second model\n\n{versus(found, line)}")
 
 
 if __name__ == "__main__":
