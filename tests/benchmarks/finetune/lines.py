@@ -57,6 +57,7 @@ GIST = {"temperature": 0.05, "margin_strategy": "relative", "margin": 0.05}
 GIST_PAIRS = {**GIST, "contrast_anchors": False, "contrast_positives": False}
 SHARP, SOFT = {"scale": 1 / 0.03}, {"scale": 1 / 0.08}  # the library's default is τ = 0.05
 HARDNESS = {"hardness_mode": "in_batch_negatives", "hardness_strength": 9.0}
+MILD = {**HARDNESS, "hardness_strength": 4.0}
 
 LINES = {
     "untrained": Line("before training", trained=False),
@@ -101,6 +102,9 @@ LINES = {
     "hardness": Line("shuffled, `hardness_mode`", arguments=HARDNESS),
     "planned-hardness": Line("**planned**, `hardness_mode`", planner="partition", plan=LATER,
                              arguments=HARDNESS),
+    "hardness-4": Line("shuffled, `hardness_mode`, strength 4", arguments=MILD),
+    "planned-hardness-4": Line("**planned**, `hardness_mode`, strength 4", planner="partition",
+                               plan=LATER, arguments=MILD),
     "sharp": Line("shuffled, τ = 0.03", arguments=SHARP),
     "planned-sharp": Line("planned, τ = 0.03", planner="partition", plan=LATER, arguments=SHARP),
     "soft": Line("shuffled, τ = 0.08", arguments=SOFT),
