@@ -215,7 +215,7 @@ def test_the_page_shows_the_results():
     assert table.markdown(found, epochs=2) in page
     few = [run for run in found if run["domain"] != "code"]
     assert table.markdown(few, epochs=1) in page
-    assert table.versus(found, "planned-hardness") in page
+    assert table.versus(found, "planned-hardness-4") in page
     for model in ("weak", "scratch"):
         lines = table.markdown(found, 2, model).splitlines()[2:]
         (before, _), (after, over) = (line.split(" | ")[1:3] for line in lines)

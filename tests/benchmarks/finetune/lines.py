@@ -57,7 +57,7 @@ GIST = {"temperature": 0.05, "margin_strategy": "relative", "margin": 0.05}
 GIST_PAIRS = {**GIST, "contrast_anchors": False, "contrast_positives": False}
 SHARP, SOFT = {"scale": 1 / 0.03}, {"scale": 1 / 0.08}  # the library's default is τ = 0.05
 HARDNESS = {"hardness_mode": "in_batch_negatives", "hardness_strength": 9.0}
-MILD = {**HARDNESS, "hardness_strength": 4.0}
+MILD = {**HARDNESS, "hardness_strength": 4.0}  # for plans, whose negatives are hard already
 
 LINES = {
     "untrained": Line("before training", trained=False),

@@ -20,7 +20,7 @@ from tests.benchmarks.themed import save
 OURS = "planned"  # lines whose name starts so
 SHOWN = (
     "shuffled", "planned-later", "b3", "gcbs", "cached-256", "cached-1024", "mined",
-    "planned-mined", "gist", "cached-gist", "hardness", "planned-hardness",
+    "planned-mined", "gist", "cached-gist", "hardness", "planned-hardness-4",
 )  # fmt: skip
 GAP = 0.062  # between labels, in heights of a panel
 

@@ -159,7 +159,7 @@ def main() -> None:
                 if scored:
                     table = markdown(scored, epochs, model, score)
                     print(f"\n{model}, epochs: {epochs}, {score}\n\n{table}")
-    for line in ("planned-later", "planned-hardness"):
+    for line in ("planned-later", "planned-hardness-4"):
         if any(run["line"] == line and run["epochs"] == 2 for run in found):
             text = LINES[line].text
             print(f"\n{text}, over lines without a second model\n\n{versus(found, line)}")
