@@ -234,12 +234,14 @@ def parse_memory(text: str) -> int:
     Raises:
         InputError: other text, or not positive.
     """
-    match = re.fullmatch(r"\s*(\d{1,20}(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", text.lower())
+    match = re.fullmatch(r"(\d{1,20}(?:\.\d+)?)\s*([kmgt]?i?)b?", text.strip().lower())
     size = 0
     if match is not None and match[2] in _UNITS:
         size = int(float(match[1]) * _UNITS[match[2]])
     if not size:
-        raise InputError(f"memory: got {text!r}, expected a size such as 8GB, 512MiB or 2000000000")
+        raise InputError(
+            f"memory: got {text!r:.80}, expected a size such as 8GB, 512MiB or 2000000000"
+        )
     return size
 
 
@@ -303,5 +305,5 @@ def _kilobytes(file: Path, name: str) -> int | None:
     """Return the bytes that a file of /proc states in kilobytes; None without such a file or
     line."""
     text = file.read_text() if file.exists() else ""
-    match = re.search(rf"^{name}:\s*(\d+)", text, re.MULTILINE)
-    return int(match[1]) * 1024 if match else None
+    found = [line.split() for line in text.splitlines() if line.startswith(f"{name}:")]
+    return int(found[0][1]) * 1024 if found else None

@@ -3,6 +3,7 @@ keys."""
 
 import os
 import re
+import string
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,11 +13,16 @@ from batchplan.errors import InputError
 # "##[error]" or "##vso[...]" anywhere in a line (GitHub's older form, Azure).
 _COMMAND = re.compile(r"^( *):(?=:)|#(?=#\w*\[)")
 
-_URL = re.compile(r"([A-Za-z0-9+.-]{2,}):/+")  # with one "/" if a path has shortened it
+# The end of a scheme, with one "/" if a path has shortened it. No scan starts from each character
+# of a scheme, which would take quadratic time.
+_URL = re.compile(r":(?<=[A-Za-z0-9+.-]{2}:)/+")
+_SCHEME = string.ascii_letters + string.digits + "+.-"
+_LONGEST = 20  # characters of a scheme that are shown
 # A user without a password, or a container, of the file systems that have them.
-_USER = re.compile(r"(?:hdfs|viewfs|gs|gcs|abfss?)://[^/?#:@]+@", re.IGNORECASE)
-# Any "@", since a password may have any characters; a ":" before the first "/", without a port.
-_PASSWORD = re.compile(r"@|^[^/?#]*:(?!\d*(?:[/?#]|\Z))")
+_WITH_USER = {"hdfs", "viewfs", "gs", "gcs", "abfs", "abfss"}
+_USER = re.compile(r"://[^/?#:@]+@")
+# A ":" before the first "/", without a port.
+_PASSWORD = re.compile(r"[^/?#]*:(?!\d*(?:[/?#]|\Z))")
 # The parameters of pyarrow's file systems that hold no keys.
 _PARAMETERS = {
     "allow_bucket_creation", "allow_bucket_deletion", "allow_delayed_open", "background_writes",
@@ -25,20 +31,29 @@ _PARAMETERS = {
     "region", "replication", "retry_limit_seconds", "scheme", "smart_defaults", "tenant_id",
     "tls_ca_dir_path", "tls_ca_file_path", "tls_verify_certificates", "use_hdfs3", "user",
 }  # fmt: skip
+_UNKNOWN = re.compile(rf"[?&](?!(?:{'|'.join(sorted(_PARAMETERS))})?(?:[&=]|\Z))")
 
 
 def keyed_url(text: str) -> str:
-    """Return the scheme of the first URL in a text that may have keys; "" if there is none.
+    """Return the end of the scheme of the first URL in a text that may have keys; "" if there is
+    none.
 
     A key may have any characters, so the end of a URL is not known: the rest of the text counts.
     """
+    last_at = text.rfind("@")  # any counts, since a password may have any characters
+    last = max((one.start() for one in _UNKNOWN.finditer(text) if one[0] == "&"), default=-1)
+    question = -1  # the first one after the scheme
     for url in _URL.finditer(text):
-        start = _USER.match(text, url.start()) or url
-        rest = text[start.end() :]
-        names = {part.partition("=")[0] for part in rest.partition("?")[2].split("&")}
-        local = url[0].lower() == "file:///"  # no user follows
-        if names - {""} - _PARAMETERS or (_PASSWORD.search(rest) and not local):
-            return url[1]
+        before = text[max(0, url.start() - _LONGEST) : url.start()]
+        scheme = before[len(before.rstrip(_SCHEME)) :]
+        user = _USER.match(text, url.start()) if scheme.lower() in _WITH_USER else None
+        start = (user or url).end()
+        if question < start:
+            question = text.find("?", start) % (len(text) + 1)
+        local = scheme.lower() == "file" and url[0] == ":///"  # no user follows
+        password = last_at >= start or _PASSWORD.match(text, start)
+        if _UNKNOWN.match(text, question) or last > question or (password and not local):
+            return scheme
     return ""
 
 
