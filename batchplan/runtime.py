@@ -30,6 +30,7 @@ FEWER = f"use fewer --neighbors, or {IN_PARTS}"  # what to do if all neighbours 
 SCRATCH = "temporary file"  # the name of the note that says where one is, and how large
 CHOICE = "chose"  # the name of the notes that say what was chosen for the user, and why
 PLANNED = "planned"  # the name of the notes of plans that are made one after the other
+NOTE = "note"  # the name of the notes that say how the input was understood
 COMMAND = "full command"  # the name of the note that spells the command of what was chosen
 
 

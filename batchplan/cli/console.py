@@ -24,7 +24,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from batchplan.cli.process import STARTED
-from batchplan.runtime import CHOICE, COMMAND, PLANNED, SCRATCH, WARNING
+from batchplan.runtime import CHOICE, COMMAND, NOTE, PLANNED, SCRATCH, WARNING
 from batchplan.text import clean, one_line
 
 _COMPILING = (
@@ -33,7 +33,7 @@ _COMPILING = (
 )
 COMPILE = "compile"  # a stage
 _NARROWEST = 24  # characters of a value, however narrow the terminal is
-_ALWAYS_NOTED = ("cost", CHOICE, COMMAND, SCRATCH)  # the user should know before a long run
+_ALWAYS_NOTED = ("cost", CHOICE, COMMAND, NOTE, SCRATCH)  # the user should know before a long run
 
 
 class _Console(Console):

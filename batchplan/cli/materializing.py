@@ -73,10 +73,10 @@ def materialize(
     with watch.watching():
         loaded: plans.Plan | plans.Negatives
         if is_negatives(plan):
-            loaded, ids = plans.Negatives.load(plan), None
+            loaded = plans.Negatives.load(plan)
         else:
             loaded = plans.Plan.load(plan, batch_size=batch_size)
-            ids = entry_ids(Path(plan), loaded.digest)
+        ids = entry_ids(Path(plan), loaded.digest)
         written = write(
             loaded, data, output, ids=ids, force=force, memory=memory, observer=watch,
             inputs=[plan], **vars(options),

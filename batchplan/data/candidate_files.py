@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from batchplan.data.arrow_types import float_type, id_type, is_list
 from batchplan.data.columns import choose_ids, require_column
 from batchplan.data.formats import format_of
-from batchplan.data.ids import check_ids
+from batchplan.data.ids import Ids, alike, checked_ids, whole
 from batchplan.data.tables import TableFile, TableFormat
 from batchplan.errors import InputError
 from batchplan.files.scratch import scratch_array
@@ -96,7 +96,10 @@ def _numbers(
         # Beyond int32 they are out of range anyway, which the caller says.
         clipped: NDArray[np.int32] = np.clip(numbers, -1, np.iinfo(np.int32).max).astype(np.int32)
         return clipped
-    found = pc.index_in(ids.cast(known.type), known)
+    ids = ids.cast(id_type(ids.type))
+    listed = whole(Ids(ids, f"{path} column {_IDS!r}", "entry {}".format)).values
+    listed, known = alike(listed, known)
+    found = pc.index_in(listed, known)
     if found.null_count:
         entry = pc.index(found.is_null(), True).as_py()
         row = start + int(np.searchsorted(np.cumsum(lengths), entry, side="right"))
@@ -112,8 +115,4 @@ def _known(file: TableFile, path: Path) -> pa.Array | None:
     """Return the column ``id``; None if the file has none."""
     if choose_ids(file.schema, _ID, str(path), required=False) is None:
         return None
-    kind = id_type(file.schema.field(_ID).type)
-    parts = [column.cast(kind) for (column,) in file.columns([_ID], _ROWS)]
-    ids = pa.concat_arrays(parts) if parts else pa.array([], kind)
-    check_ids(ids, "ids", lambda row: f"{path} row {row}")
-    return ids
+    return checked_ids(Ids(file.ids(_ID), "ids", lambda row: f"{path} row {row}"))

@@ -40,6 +40,7 @@ class Candidates:
         fingerprint: ``b2:`` and 32 hex digits, of all of the above.
         ids: a pyarrow.Array of N integers or large_string, or None.
         shards: the file.
+        origin: None; `Embeddings` can be read again by other processes.
     """
 
     indptr: Int64Array
@@ -50,6 +51,7 @@ class Candidates:
     fingerprint: str
     ids: pa.Array | None = field(default=None, repr=False)
     shards: tuple[Shard, ...] = ()
+    origin: None = None
 
     @property
     def num_rows(self) -> int:

@@ -7,18 +7,18 @@ from batchplan.data.wanted import shown
 from batchplan.errors import InputError
 from batchplan.text import check_urls
 
-_DEFAULT_ID = "id"
+DEFAULT_ID = "id"
 
 
 def choose_ids(schema: pa.Schema, name: str | None, where: str, required: bool) -> str | None:
-    """Return the id column: ``name``, else ``id`` if it has integers or strings, else None.
+    """Return the id column: ``name``, else ``id`` if `id_type` knows its type, else None.
 
     Raises:
         InputError: the named column is missing (if ``required``) or of another type.
     """
     if name is None:
-        exists = schema.get_field_index(_DEFAULT_ID) >= 0
-        return _DEFAULT_ID if exists and id_type(schema.field(_DEFAULT_ID).type) else None
+        exists = schema.get_field_index(DEFAULT_ID) >= 0
+        return DEFAULT_ID if exists and id_type(schema.field(DEFAULT_ID).type) else None
     if not name or (not required and name not in schema.names):
         return None
     require_column(schema, name, where)

@@ -1,20 +1,17 @@
 """Labels of rows (classes or groups), read from a Parquet column as integer codes."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from batchplan.data import parquet
-from batchplan.data.arrow_types import id_type
+from batchplan.data.arrow_types import label_type
 from batchplan.data.candidates import Data
 from batchplan.data.columns import require_column
-from batchplan.data.formats import format_of, has_columns
+from batchplan.data.id_files import check_rows, files_of, opened
 from batchplan.data.ids import arrow_from
-from batchplan.data.tables import TableFile, TableFormat
 from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath, located
 from batchplan.typing import Int64Array
@@ -68,6 +65,7 @@ def files_with(
         InputError: the files of the embeddings have no columns.
     """
     if table is not None:
+        check_rows(located(table), embeddings)
         return [located(table)]
     files = [files_of(side, embeddings) for side in sides]
     for paths in filter(None, files):
@@ -80,11 +78,6 @@ def files_with(
         f"labels: column {column!r}: the files of the embeddings hold no columns; give a Parquet "
         "file with one row for each of their rows as label_table (--label-table)"
     )
-
-
-def files_of(side: str, embeddings: Data) -> Sequence[ShardPath]:
-    """Return the files with columns of a side, ``x`` or ``y``; none if it has other files."""
-    return [one.location for one in embeddings.shards if side in one.side and one.location]
 
 
 def source_codes(
@@ -112,19 +105,11 @@ def labels_from(values: Any, num_rows: int, where: str = "labels") -> Int64Array
     Raises:
         InputError: values of another type, or not ``num_rows`` of them.
     """
-    array = arrow_from(values, _label_type, where, _EXPECTED)
+    array = arrow_from(values, label_type, where, _EXPECTED)
     _check_count(len(array), num_rows, where)
-    if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks()
     # dictionary_encode numbers values in order of first appearance, and keeps nulls.
     codes = array.dictionary_encode().indices.fill_null(-1)
     return np.asarray(codes, dtype=np.int64)
-
-
-def opened(path: ShardPath) -> AbstractContextManager[TableFile]:
-    """Open a file with columns. A file with an unknown suffix is read as Parquet."""
-    form = format_of(path) if has_columns(path) else None
-    return (form if isinstance(form, TableFormat) else parquet.FORMAT).opened(path)
 
 
 def _check_count(count: int, num_rows: int, where: str) -> None:
@@ -138,10 +123,6 @@ def _check_count(count: int, num_rows: int, where: str) -> None:
 def _checked_type(schema: pa.Schema, column: str, path: ShardPath) -> pa.DataType:
     require_column(schema, column, str(path))
     column_type = schema.field(column).type
-    if (stored := _label_type(column_type)) is None:
+    if (stored := label_type(column_type)) is None:
         raise InputError(f"{path} column {column!r}: got {column_type}, {_EXPECTED} as labels")
     return stored
-
-
-def _label_type(values: pa.DataType) -> pa.DataType | None:
-    return values if pa.types.is_boolean(values) else id_type(values)

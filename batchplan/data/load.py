@@ -12,7 +12,7 @@ import numpy as np
 
 from batchplan.data.arrays import ArrayFormat, ArraySource
 from batchplan.data.embeddings import Embeddings, check_shapes
-from batchplan.data.formats import format_of
+from batchplan.data.formats import format_of, has_columns
 from batchplan.data.matrix import Allocate, Side
 from batchplan.data.memory import in_memory
 from batchplan.data.origin import Origin
@@ -23,7 +23,7 @@ from batchplan.extras import missing_told
 from batchplan.files.inputs import PathLike
 from batchplan.files.remote import ShardPath
 from batchplan.files.scratch import scratch_array, scratch_folder
-from batchplan.runtime import SCRATCH, WARNING, Observer, Runtime, format_bytes
+from batchplan.runtime import NOTE, SCRATCH, WARNING, Observer, Runtime, format_bytes
 
 if TYPE_CHECKING:  # arrays need no Arrow
     import pyarrow as pa
@@ -82,6 +82,7 @@ def load_embeddings(
     runtime = Runtime.of(memory=memory, observer=observer)
     origin = Origin.of(*_files(paths, pair, negatives), wanted)  # before the files are opened
     sources = _open(origin)
+    _check_id_types(origin)
     alone = _alone(paths, sources, wanted, single)
     if origin.x == origin.y and isinstance(format_of(origin.x[0]), ArrayFormat):
         raise InputError(
@@ -101,7 +102,8 @@ def load_embeddings(
     with runtime.stage("read", sum(rows for _, rows, _ in shapes) + work) as advance:
         read = [source.read(advance, allocate) for source in sources]
         sides = numbered(side for group, _ in read for side in group)
-        data = Embeddings.from_sides(sides, _ids(read), advance)
+        ids = _ids(read, runtime)
+        data = Embeddings.from_sides(sides, ids, advance)
     if alone and observer is None:
         warnings.warn(alone, stacklevel=3)  # above the decorator
     elif alone:
@@ -120,7 +122,7 @@ def open_again(origin: Origin) -> list[Side]:
         ResourceError: the disk of temporary files has no room.
     """
     origin.require_same()
-    sources = _open(origin)
+    sources = _open(replace(origin, wanted=replace(origin.wanted, id="")))  # ids were compared
     return numbered(
         side for source in sources for side in source.read(lambda _rows: None, scratch_array)[0]
     )
@@ -175,11 +177,11 @@ def _open(origin: Origin) -> list[ArraySource | TableSource]:
             (origin.x, ("x",), Wanted(x=wanted.x, id=wanted.id)),
             (origin.y, ("y",), Wanted(y=wanted.y, id=wanted.id)),
         ]
-    opening += [(files, ("negatives",), Wanted(id="")) for files in origin.negatives]
+    opening += [(files, ("negatives",), Wanted(id=wanted.id)) for files in origin.negatives]
     sources: list[ArraySource | TableSource] = []
     for files, sides, columns in opening:
         sources += format_of(files[0]).sources(files, sides, columns)
-    if origin.y and wanted.id and not any(source.id for source in sources):
+    if origin.y and wanted.id and not any(source.id for source in sources[:2]):
         raise InputError(
             f"id column {wanted.id!r}: neither {origin.x[0]} nor {origin.y[0]} has this column; "
             "name a column of one of them, or leave it out"
@@ -227,16 +229,25 @@ def _alone(
     return f"{where}: one matrix, so each row is its own positive; {mend}"
 
 
-def _ids(read: Sequence[tuple[list[Side], pa.Array | None]]) -> pa.Array | None:
-    """Return the ids of x, else those of y; if both have ids, they must not contradict each
-    other."""
-    present = [(ids, sides[0]) for sides, ids in read if ids is not None]
-    if not present:
-        return None
-    from batchplan.data.ids import check_ids, check_same_order
+def _check_id_types(origin: Origin) -> None:
+    """Refuse ids of several files that cannot be compared, since one has another type."""
+    groups = (origin.x, origin.y, *origin.negatives)
+    files = [paths[0] for paths in groups if paths and has_columns(paths[0])]
+    if len(files) > 1 and origin.wanted.id is None:
+        from batchplan.data.id_files import check_types
 
-    ids, side = present[0]
-    check_ids(ids, f"ids of {side.name}", side.place)
-    if len(present) == 2:
-        check_same_order(ids, present[1][0], present[1][1].place)
-    return ids
+        check_types(files)
+
+
+def _ids(read: Sequence[tuple[list[Side], pa.Array | None]], runtime: Runtime) -> pa.Array | None:
+    """Return the ids of x, else those of y; those of y and negatives must not contradict them."""
+    present = [(ids, sides[0]) for sides, ids in read if ids is not None]
+    if not present or present[0][1].name == "negatives":
+        return None
+    from batchplan.data.ids import Ids, check_same, checked_ids
+
+    first, *others = (Ids(ids, side.name, side.place) for ids, side in present)
+    checked = checked_ids(first)
+    for other in others:
+        check_same(first, other, lambda note: runtime.note(NOTE, note))
+    return checked

@@ -46,13 +46,12 @@ class Origin:
         return cls(tuple(x), tuple(y), tuple(map(tuple, negatives)), wanted, states)
 
     def absolute(self) -> Origin:
-        """Return the origin with absolute paths, and without ids."""
+        """Return the origin with absolute paths."""
         return replace(
             self,
             x=_absolute(self.x),
             y=_absolute(self.y),
             negatives=tuple(map(_absolute, self.negatives)),
-            wanted=replace(self.wanted, id=""),
         )
 
     @property

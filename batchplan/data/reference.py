@@ -64,17 +64,14 @@ def _require_rows(reference: Embeddings, embeddings: Embeddings) -> None:
             f"got {reference.num_rows} rows, expected {embeddings.num_rows}, those of the data in "
             "the same order; embed the same rows"
         )
-    ids, expected = reference.ids, embeddings.ids
-    if ids is None or expected is None:
-        return
-    import pyarrow as pa
-    import pyarrow.compute as pc
+    if not any(shard.location for shard in reference.shards):
+        return  # no files with columns, hence no ids
+    from batchplan.data.id_files import check_types_with, files_of
+    from batchplan.data.ids import Ids, check_same
 
-    ids, expected = (column.cast(pa.large_string()) for column in (ids, expected))
-    if ids.equals(expected):
-        return
-    row = pc.index(pc.not_equal(ids, expected), True).as_py()
-    raise InputError(
-        f"got id {ids[row].as_py()!r} in row {row}, expected {expected[row].as_py()!r} as in the "
-        "data; sort both by id, or embed the same rows"
-    )
+    check_types_with(embeddings, files_of("x", reference))
+    if reference.ids is not None and embeddings.ids is not None:
+        place = "row {}".format
+        check_same(
+            Ids(embeddings.ids, "the data", place), Ids(reference.ids, "the reference", place)
+        )

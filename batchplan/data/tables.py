@@ -27,6 +27,7 @@ from batchplan.errors import InputError, ResourceError
 from batchplan.files.reading import open_regular
 from batchplan.files.remote import RemotePath, ShardPath, of_each
 
+_IDS_AT_ONCE = 1 << 16
 _ROWS_AT_ONCE = 4096  # of a column, in search of a row that is not null
 
 
@@ -47,6 +48,12 @@ class TableFile(NamedTuple):
         """Yield the named columns, batch by batch."""
         for batch in self.batches(names, rows):
             yield [batch.column(batch.schema.get_field_index(name)) for name in names]
+
+    def ids(self, name: str) -> pa.Array:
+        """Return a column that `choose_ids` chose, with its nulls and duplicates."""
+        kind = id_type(self.schema.field(name).type)
+        parts = [values.cast(kind) for (values,) in self.columns([name], _IDS_AT_ONCE)]
+        return pa.concat_arrays(parts) if parts else pa.array([], kind)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ import pyarrow as pa
 from batchplan.data.arrow_types import is_text
 from batchplan.data.columns import require_column
 from batchplan.data.embeddings import Embeddings
-from batchplan.data.labels import files_of, files_with, opened
+from batchplan.data.id_files import files_of, opened
+from batchplan.data.labels import files_with
 from batchplan.data.wanted import is_negative
 from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath, located

@@ -14,8 +14,10 @@ from typing import Any, Unpack
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from batchplan.data.arrow_types import id_type
+from batchplan.data.columns import DEFAULT_ID
+from batchplan.data.ids import Ids, arrow_from, check_same
 from batchplan.errors import InputError
 from batchplan.files.atomic import output_errors
 from batchplan.files.folders import staged_folder
@@ -32,6 +34,7 @@ from batchplan.options import with_options
 from batchplan.plans import Negatives, Plan
 from batchplan.plans.output import check_folder
 from batchplan.runtime import Observer, Runtime, format_bytes
+from batchplan.typing import Int64Array
 
 NAME = "_batchplan.json"  # of the manifest; readers of folders skip names that begin with _
 _ENTRY_BYTES = 48  # of numbers that are kept for each row of the output
@@ -78,8 +81,8 @@ def materialize(
         data: files, folders or globs of Parquet, JSON lines or Arrow, or folders that `datasets`
             saved. Row i is row i of all files together, in their order.
         output: the folder to write. It appears complete or not at all.
-        ids: Arrow (num_entries,), the id of each entry of the plan, or None. If the data has ids,
-            they must be the same.
+        ids: Arrow, the id of each entry of the plan (num_entries,), or of each anchor of the table
+            (n,); or None. If the data has ids, they must be the same.
         force: whether a folder that this function wrote may be replaced.
         memory, observer: see `Runtime`.
         inputs: more files that must not be overwritten, such as the file of the plan.
@@ -100,8 +103,9 @@ def materialize(
     with runtime.stage("scan"):
         source = Source.of(paths, settings.column)
         plan.require_match(source.num_rows, None)
-        if isinstance(plan, Plan) and ids is not None and (named := source.ids(settings.id_column)):
-            _require_ids(plan, ids, source, *named)
+        if ids is not None:
+            entries = plan.rows if isinstance(plan, Plan) else plan.anchors
+            _require_ids(entries, ids, source, settings.id_column)
     source = replace(source, schema=shape.read(source.schema, str(source.paths[0])))
     schema = shape.schema(source.schema)
     form.check(schema)
@@ -156,19 +160,26 @@ def _rows(
         advance(len(batch))
 
 
-def _require_ids(plan: Plan, ids: Any, source: Source, column: str, own: pa.Array) -> None:
-    """Require that the rows of the data have the ids that their entries have in the plan."""
-    text = pa.large_string()  # integers may be of another width
-    planned, there = ids.cast(text), own.take(pa.array(plan.rows)).cast(text)
-    entry = pc.index(pc.not_equal(planned, there), True).as_py()
-    if entry >= 0:
-        row = int(plan.rows[entry])
-        raise InputError(
-            f"{source.place(row)}: column {column!r} is {there[entry].as_py()!r}, but the plan has "
-            f"{planned[entry].as_py()!r} for row {row}: the data are not those that were planned, "
-            "or in another order; give them as they were embedded, or name another column with "
-            "--id-column ('' compares none)"
-        )
+def _require_ids(rows: Int64Array, ids: Any, source: Source, column: str | None) -> None:
+    """Require that these rows of the data have these ids.
+
+    Args:
+        rows: int64 (n,), those of the entries of a plan, or the anchors of a table of negatives.
+        ids: (n,), in Arrow.
+        source: the data.
+        column: of their ids, as `Source.ids` takes it; but ``id`` must be of a type of ids.
+    """
+    planned = arrow_from(ids, id_type, "ids of the plan", "expected integers or strings")
+    if len(planned) != len(rows):
+        raise InputError(f"ids of the plan: got {len(planned)}, expected {len(rows)}")
+    if column is None and DEFAULT_ID in source.available.names:
+        column = DEFAULT_ID
+    if (named := source.ids(column)) is not None:
+        own = Ids(
+            named[1].take(pa.array(rows)), f"column {named[0]!r} of the data",
+            lambda entry: source.place(int(rows[entry])),
+        )  # fmt: skip
+        check_same(Ids(planned, "the plan", own.place), own)
 
 
 def _room(entries: int, runtime: Runtime) -> int:

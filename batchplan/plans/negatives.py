@@ -18,14 +18,13 @@ from batchplan.files.atomic import write_files
 from batchplan.files.inputs import PathLike
 from batchplan.files.remote import no_url
 from batchplan.plans.formats.contents import document_bytes, parse_document
-from batchplan.plans.formats.parquet import has_metadata, ids_from, opened
+from batchplan.plans.formats.parquet import NEGATIVES_KEY, has_metadata, ids_from, opened
 from batchplan.plans.metadata import PlanMetadata
 from batchplan.plans.output import check_output
 from batchplan.plans.validation import check_range
 from batchplan.typing import Int64Array
 
 _SUFFIX = ".parquet"
-_KEY = b"batchplan-negatives"
 _ROW_GROUP = 1 << 16
 
 
@@ -120,7 +119,7 @@ class Negatives:
         if ids is not None:
             columns["id"] = ids_from(ids, self.metadata.num_rows).take(pa.array(self.anchors))
         document = document_bytes({**self.metadata.to_dict(), "digest": self.digest})
-        table = pa.table(columns).replace_schema_metadata({_KEY: document})
+        table = pa.table(columns).replace_schema_metadata({NEGATIVES_KEY: document})
         write_files(
             {Path(path): lambda stream: pq.write_table(table, stream, row_group_size=_ROW_GROUP)}
         )
@@ -133,7 +132,7 @@ class Negatives:
             InputError: the file is missing or broken, is not such a table, or was edited.
         """
         with opened(no_url(path), "a table of negatives") as file:
-            stored = (file.schema_arrow.metadata or {}).get(_KEY)
+            stored = (file.schema_arrow.metadata or {}).get(NEGATIVES_KEY)
             if stored is None:
                 raise InputError(
                     f"{path}: is not a table of negatives, as the planners scns and hardneg write; "
@@ -166,7 +165,11 @@ def is_negatives(path: PathLike) -> bool:
     """Return whether a file is a table of negatives, judged by its suffix and its metadata; raises
     InputError for a URL."""
     file = no_url(path)
-    return file.suffix.lower() == _SUFFIX and os.path.isfile(file) and has_metadata(file, _KEY)
+    return (
+        file.suffix.lower() == _SUFFIX
+        and os.path.isfile(file)
+        and has_metadata(file, NEGATIVES_KEY)
+    )
 
 
 def check_table_output(

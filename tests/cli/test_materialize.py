@@ -142,20 +142,31 @@ def test_ids_of_the_data_must_be_those_of_the_plan(numbered, done, refused):
     swapped = table.take([*range(46), 47, 46])
     pq.write_table(swapped, "data.parquet")
     says = [
+        "column 'id' of the data: got the ids of the plan in another order",
         "data.parquet row 4",
-        "column 'id' is 'row 4",
-        "but the plan has 'row 4",
-        "another order",
     ]
     refused("materialize", *words, "-f", parts=says)
     refused("materialize", *words, "-f", "--column", "text", parts=says)
     done("materialize", *words, "-f", "--id-column", "")
     pq.write_table(swapped.rename_columns(["text", "number"]), "data.parquet")
     done("materialize", *words, "-f")
-    refused("materialize", *words, "-f", "--id-column", "number", parts=["column 'number' is"])
+    refused("materialize", *words, "-f", "--id-column", "number", parts=["column 'number' of"])
     refused(
         "materialize", *words, "-f", "--id-column", "no", parts=["'no': there is no such column"]
     )
+
+
+def test_ids_of_a_table_of_negatives(numbered, parquet, done, refused):
+    table, words = numbered
+    done("hardneg", parquet, "-b", 8, "-o", "mined.parquet", "-q")
+    words = ("mined.parquet", *words[1:])
+    done("materialize", *words)
+    pq.write_table(table.take([*range(46), 47, 46]), "data.parquet")
+    refused("materialize", *words, "-f", parts=["got the ids of the plan in another order"])
+    table = table.set_column(1, "id", pa.array(range(48), pa.date32()))
+    pq.write_table(table, "data.parquet")
+    refused("materialize", *words, "-f", parts=["column 'id': got date32[day], expected integers"])
+    done("materialize", *words, "-f", "--id-column", "")
 
 
 def test_ids_of_several_files_and_types(parquet, done, refused):
@@ -168,5 +179,5 @@ def test_ids_of_several_files_and_types(parquet, done, refused):
         Path(f"data/{number}.jsonl").write_text("\n".join(lines) + "\n")
     done("materialize", "plan.parquet", "data", "-o", "out", "-q")
     Path("data/1.jsonl").write_text(Path("data/1.jsonl").read_text().replace("120", "720"))
-    says = ["data/1.jsonl row 4: column 'id' is '720', but the plan has '120' for row 20"]
+    says = ["got other ids than the plan, first at data/1.jsonl row 4 (720, expected 120)"]
     refused("materialize", "plan.parquet", "data", "-o", "out", "-f", parts=says)

@@ -150,7 +150,16 @@ def test_shards_and_ids(tmp_path):
     pq.write_table(pa.table(columns), tmp_path / "turned.parquet")
     with pytest.raises(InputError) as error:
         batchplan.plan(data, batch_size=8, reference=[str(tmp_path / "turned.parquet")])
-    assert "turned.parquet: got id '102' in row 0, expected '7' as in the data" in str(error.value)
+    said = "turned.parquet: the reference: got the ids of the data in another order, first at row 0"
+    assert f"{said} ('102', expected 7)" in str(error.value)
+    table = pa.table({"id": [f"d{one}" for one in ids], "a": list(a), "b": list(b)})
+    pq.write_table(table, tmp_path / "turned.parquet")
+    with pytest.raises(InputError, match=r"got other ids than the data, first at row 0 \('d7'"):
+        batchplan.plan(data, batch_size=8, reference=[str(tmp_path / "turned.parquet")])
+    table = table.set_column(0, "id", pa.array(ids.astype("datetime64[D]")))
+    pq.write_table(table, tmp_path / "turned.parquet")
+    with pytest.raises(InputError, match=r"int64 in .*data\.parquet and date32.* in .*turned"):
+        batchplan.plan(data, batch_size=8, reference=[str(tmp_path / "turned.parquet")])
 
 
 def test_refusals(data, reference, tmp_path):

@@ -14,7 +14,7 @@ import pyarrow as pa
 from batchplan.data import arrow, parquet
 from batchplan.data.arrow_types import id_type
 from batchplan.data.columns import choose_ids, require_column
-from batchplan.data.ids import check_ids
+from batchplan.data.ids import Ids, checked_ids
 from batchplan.data.shards import find_files
 from batchplan.data.tables import TableFormat, decoding
 from batchplan.errors import InputError
@@ -114,8 +114,7 @@ class Source:
         source = replace(self, schema=_chosen(self.available, [name], where))
         stored = id_type(source.schema.field(0).type)
         ids = pa.concat_arrays([batch.column(0).cast(stored) for batch in source.batches()])
-        check_ids(ids, f"column {name!r}", self.place)
-        return name, ids
+        return name, checked_ids(Ids(ids, f"column {name!r}", self.place))
 
     def place(self, row: int) -> str:
         """Return the file of a row and its number there, for messages."""

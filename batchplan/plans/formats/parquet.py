@@ -23,6 +23,7 @@ from batchplan.plans.validation import widen
 from batchplan.typing import Int64Array
 
 _KEY = b"batchplan"
+NEGATIVES_KEY = b"batchplan-negatives"  # of tables of negatives
 _ROW_GROUP = 1 << 20
 
 
@@ -56,20 +57,21 @@ def read(stream: BufferedReader, path: Path) -> Read:
 
 
 def entry_ids(path: Path, digest: str) -> pa.ChunkedArray | None:
-    """Return the ids of the entries of a plan (num_entries,); None if it has none or is not
-    Parquet.
+    """Return the ids of the entries of a plan (num_entries,), or of the anchors of a table of
+    negatives (n,); None if it has none or is not Parquet.
 
     Args:
-        path: the file of the plan.
-        digest: of the plan that was loaded.
+        path: the file.
+        digest: of the plan or the table that was loaded.
 
     Raises:
-        InputError: the file cannot be read, or has another plan by now.
+        InputError: the file cannot be read, or has another plan or table by now.
     """
     if path.suffix.lower() != ".parquet":
         return None
     with opened(path, "a plan") as file:
-        stored = (file.schema_arrow.metadata or {}).get(_KEY)
+        keyed = file.schema_arrow.metadata or {}
+        stored = keyed.get(_KEY, keyed.get(NEGATIVES_KEY))
         if stored is None or "id" not in file.schema_arrow.names:
             return None
         if parse_document(stored, str(path)).get("digest") != digest:
