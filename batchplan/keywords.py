@@ -49,6 +49,7 @@ class EvaluationKeywords(ReferenceKeywords, total=False):
     absolute_margin: float | None
     max_score: float | None
     guard: bool
+    edges: bool
 
 
 class GroupKeywords(SimilarityKeywords, total=False):

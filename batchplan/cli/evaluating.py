@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from batchplan.cli.grouping import grouped
@@ -65,7 +66,9 @@ def evaluate(
         if listed:
             found = quality.evaluate_candidates(loaded, data, **vars(measuring.options))
         else:
-            facts, options = measuring.facts(data, runtime), measuring.options
+            shown = everything or json
+            options = replace(measuring.options, edges=measuring.options.edges and shown)
+            facts = measuring.facts(data, runtime)
             (evaluation,) = quality.evaluate_plans([loaded], data, facts, options, runtime)
     if listed:
         return print_json(found.to_dict()) if json else print_facts(_listed_facts(found))

@@ -103,6 +103,7 @@ def comparable_settings(
     settings = {"batch_size": batch_size, **shown(options), "seed": seed}
     settings["group_column"] = group_column
     del settings["sample"]  # standard errors show how exact the metrics are
+    del settings["edges"]  # decides what is measured, not how
     return settings
 
 

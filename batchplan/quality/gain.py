@@ -103,6 +103,6 @@ def _some(
 
 
 def _batches(pairs: Pairs, rows: Int64Array, offsets: Int64Array, penalty: float) -> Batches:
-    _, losses, by = mean_losses(pairs, rows, offsets)
+    _, losses, _, by = mean_losses(pairs, rows, offsets)
     fined = penalty * (by["similarity"] + by["negative"]) / (2 * len(rows))
     return Batches(float(losses.mean()) - fined, by["any"] / max(1, pairs_within(offsets)))

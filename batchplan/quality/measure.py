@@ -14,6 +14,7 @@ from batchplan.options import with_options
 from batchplan.plans import Plan
 from batchplan.plans.plan import require_plan
 from batchplan.quality.coverage import coverage
+from batchplan.quality.edges import Edges, edge_bytes, edges_a_row, largest_similarities
 from batchplan.quality.evaluation import Evaluation, GuardReport
 from batchplan.quality.facts import RowFacts
 from batchplan.quality.guard.limits import with_limit
@@ -22,11 +23,17 @@ from batchplan.quality.losses.all_rows import global_statistics
 from batchplan.quality.losses.distribution import distribution_figures, similarities_within
 from batchplan.quality.losses.in_batches import batch_statistics
 from batchplan.quality.losses.plans import losses
-from batchplan.quality.measured import HARDEST_KEPT, RECALLED, GlobalStatistics, Measured
+from batchplan.quality.measured import (
+    HARDEST_KEPT,
+    RECALLED,
+    Estimate,
+    GlobalStatistics,
+    Measured,
+)
 from batchplan.quality.metrics import METRICS
 from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.pairs import guarded_pairs, unguarded_pairs
-from batchplan.quality.recall import hard_negative_recall, membership
+from batchplan.quality.recall import hard_negative_recall
 from batchplan.quality.references import RandomPlans, drawn_sample, random_plans
 from batchplan.runtime import Observer, Runtime
 
@@ -102,12 +109,14 @@ def evaluate_plans(
     if not plans:
         return []
     limited, limit_from = with_limit(plans, options)
-    _require_memory(embeddings, plans, limited.limited or facts.groups is not None, runtime)
+    guarded = limited.limited or facts.groups is not None
+    _require_memory(embeddings, plans, guarded, options.edges, runtime)
     pairs = unguarded_pairs(embeddings, options.similarity, options.temperature, runtime)
     sample = drawn_sample(pairs, options, runtime)
     pairs = guarded_pairs(pairs, embeddings, facts, limited, runtime)
     mined = false_mined(pairs)
     outside: dict[int, tuple[GlobalStatistics, GlobalStatistics]] = {}
+    edges: dict[int, Edges] = {}
     random: dict[bytes, RandomPlans] = {}
     found = []
     for plan in plans:
@@ -118,6 +127,10 @@ def evaluate_plans(
         if size not in outside:
             with runtime.stage("evaluate", total=pairs.num_rows) as advance:
                 outside[size] = global_statistics(pairs, size, runtime, advance, sample.rows)
+        per_row = edges_a_row(pairs.num_rows, size)
+        if options.edges and per_row not in edges:
+            with runtime.stage("edges", total=pairs.num_rows) as advance:
+                edges[per_row] = largest_similarities(pairs, per_row, sample.rows, advance)
         measured = Measured(
             plan=plan,
             temperature=options.temperature,
@@ -127,6 +140,8 @@ def evaluate_plans(
             outside=outside[size],
             random=random[cuts].losses,
             random_allowed=random[cuts].allowed,
+            random_probability=random[cuts].probability,
+            edges=edges.get(per_row),
         )
         guard, errors = None, dict[str, float]()
         if pairs.guard is not None:
@@ -155,6 +170,12 @@ def _evaluation(
     recalls = _recalls(measured)
     figures, of_losses = losses(measured)
     errors |= of_losses | {f"hard_negative_recall.{m}": error for m, (_, error) in recalls.items()}
+    computed: dict[str, float | None] = {}
+    for name, metric in METRICS.items():
+        if metric.compute:
+            found = metric.compute(measured)
+            computed[name] = found.value if isinstance(found, Estimate) else found
+            errors |= {name: found.error} if isinstance(found, Estimate) else {}
     return Evaluation(
         num_rows=embeddings.num_rows,
         num_batches=plan.num_batches,
@@ -168,9 +189,7 @@ def _evaluation(
         guard=guard,
         coverage=coverage(plan.rows, embeddings.num_rows),
         fresh=plan.metadata.fingerprint == embeddings.fingerprint,
-        computed={
-            name: metric.compute(measured) for name, metric in METRICS.items() if metric.compute
-        },
+        computed=computed,
         sample=None if sampled is None else len(sampled),
         standard_errors={} if sampled is None else errors,
     )
@@ -178,9 +197,7 @@ def _evaluation(
 
 def _recalls(measured: Measured) -> dict[str, tuple[float, float]]:
     """Return the recall by the number of hardest negatives, and its standard error."""
-    plan = measured.plan
-    members = membership(plan.rows, plan.batch_offsets, measured.sample.num_rows)
-    hardest = [direction.hardest for direction in measured.outside]
+    members, hardest = measured.members, [direction.hardest for direction in measured.outside]
     return {
         str(m): hard_negative_recall(members, measured.sample, [own[:, :m] for own in hardest])
         for m in RECALLED
@@ -188,14 +205,15 @@ def _recalls(measured: Measured) -> dict[str, tuple[float, float]]:
 
 
 def _require_memory(
-    embeddings: Embeddings, plans: Sequence[Plan], guarded: bool, runtime: Runtime
+    embeddings: Embeddings, plans: Sequence[Plan], guarded: bool, edges: bool, runtime: Runtime
 ) -> None:
     """Refuse early if the numbers kept for each row and each entry of the plans do not fit."""
     rows, entries = embeddings.num_rows, [len(plan.rows) for plan in plans]
     passes = len({plan.batch_size for plan in plans})
-    need = rows * 8 * (passes * 2 * (6 + HARDEST_KEPT) + guarded * 16)
+    need = rows * 8 * (passes * 2 * (7 + HARDEST_KEPT) + guarded * 16)
+    need += edges * sum(edge_bytes(rows, size) for size in {plan.batch_size for plan in plans})
     need += max(plan.batch_size for plan in plans) * 8 * embeddings.dim * len(embeddings.matrices)
-    need += max(entries) * 8 * (2 * 4 + 8) + sum(4 * count + 8 * rows for count in entries)
+    need += max(entries) * 8 * (2 * 6 + 8) + sum(4 * count + 8 * rows for count in entries)
     runtime.require_memory(
         need + _FIXED_BYTES + torch.get_num_threads() * _THREAD_BYTES,
         f"evaluate: {rows} rows",

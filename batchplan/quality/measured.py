@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from scipy.sparse import csr_array
 
 from batchplan.plans import Plan
+from batchplan.quality.edges import Edges
+from batchplan.quality.recall import membership
 from batchplan.quality.sample import Sample
 from batchplan.typing import Float64Array, Int64Array
 
@@ -26,12 +30,16 @@ class BatchStatistics:
         positive: logit of the positive.
         log_sum: log-sum-exp of the batch's logits.
         peak: the largest of them.
+        total: their sum.
+        least: the smallest logit of another row, infinite in a batch of one.
         allowed: log-sum-exp of the positive and of the pairs that the guard allows.
     """
 
     positive: Float64Array
     log_sum: Float64Array
     peak: Float64Array
+    total: Float64Array
+    least: Float64Array
     allowed: Float64Array
 
     def losses(self) -> Float64Array:
@@ -94,6 +102,7 @@ class GlobalStatistics:
     Attributes:
         positive: float64 (S,), logit of the positive.
         log_sum: float64 (S,), log-sum-exp of all N logits.
+        peak: float64 (S,), the largest of them.
         oracle: float64 (S,), log-sum-exp of the positive and the k - 1 largest others, for the
             batch size k.
         hardest: int64 (S, min(10, N - 1)), the most similar rows j != i, best first; ties go to
@@ -104,6 +113,7 @@ class GlobalStatistics:
 
     positive: Float64Array
     log_sum: Float64Array
+    peak: Float64Array
     oracle: Float64Array
     hardest: Int64Array
     allowed: Float64Array
@@ -112,16 +122,17 @@ class GlobalStatistics:
     @classmethod
     def empty(cls, num_rows: int, wanted: Wanted) -> GlobalStatistics:
         """Return room for the results of N rows, which `fill` writes."""
-        positive, log_sum, oracle, allowed = np.empty((4, num_rows))
+        positive, log_sum, peak, oracle, allowed = np.empty((5, num_rows))
         hardest = np.empty((num_rows, wanted.hardest), np.int64)
         broken = np.empty(num_rows, np.int64)
-        return cls(positive, log_sum, oracle, hardest, allowed, broken)
+        return cls(positive, log_sum, peak, oracle, hardest, allowed, broken)
 
     def fill(self, at: slice, found: Found, wanted: Wanted) -> None:
         """Write the results of the rows ``at``."""
         best, itself = found.best, found.itself
         self.positive[at] = found.positive.cpu().numpy()
         self.log_sum[at] = torch.logaddexp(found.others, itself).cpu().numpy()
+        self.peak[at] = torch.maximum(best[:, 0], itself).cpu().numpy()
         self.allowed[at] = torch.logaddexp(found.allowed, itself).cpu().numpy()
         others = found.others
         if wanted.negatives < wanted.others:
@@ -144,6 +155,8 @@ class Measured:
         outside: each of these against all rows.
         random: float64 (2, trials), the mean losses of random plans with the same batch sizes.
         random_allowed: the same over the pairs that the guard allows.
+        random_probability: the same of the mean probabilities of the positive.
+        edges: the largest similarities; None if they are not wanted.
     """
 
     plan: Plan
@@ -154,3 +167,17 @@ class Measured:
     outside: tuple[GlobalStatistics, GlobalStatistics]
     random: Float64Array
     random_allowed: Float64Array
+    random_probability: Float64Array
+    edges: Edges | None
+
+    @cached_property
+    def members(self) -> csr_array:
+        """The `membership` of the plan."""
+        return membership(self.plan.rows, self.plan.batch_offsets, self.sample.num_rows)
+
+
+class Estimate(NamedTuple):
+    """The value of a metric and its standard error, 0 without a sample."""
+
+    value: float
+    error: float

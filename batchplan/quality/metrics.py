@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from string import Formatter
 from typing import Any, Literal, NamedTuple
 
+from batchplan.quality import bounds
 from batchplan.quality.losses.distribution import PERCENTS
-from batchplan.quality.measured import Measured
+from batchplan.quality.measured import Estimate, Measured
 
 #: The metric that plans are ranked and judged by: the one that predicts training best.
 HEADLINE = "guard.gap_reduction"
@@ -53,7 +54,7 @@ class Metric:
     better: Literal["higher", "lower"] | None
     format: str
     meaning: str
-    compute: Callable[[Measured], float | None] | None = None
+    compute: Callable[[Measured], float | Estimate | None] | None = None
     column: Column | None = None
 
 
@@ -202,8 +203,28 @@ METRICS: dict[str, Metric] = {
                "share of each row's hardest negatives that share its batch"),
         Metric("hard_negative_recall.10", "", "higher", "{:.1%}",
                "share of each row's ten hardest negatives that share its batch"),
-        Metric("positive_probability", "probability of the positive", "lower", "{:.4f}",
+        Metric("bound_36", "bounds of the gap", "lower", "{:.3f} (3.6), {bound_37:.3f} (3.7)",
+               "upper bounds by theorems 3.6 and 3.7 of GCBS", bounds.bound_36),
+        Metric("bound_37", "", "lower", "{:.3f}", "upper bound of the gap by theorem 3.7 of GCBS",
+               bounds.bound_37),
+        Metric("qap_objective", "quadratic assignment", "higher", "{:,.1f}",
+               "sum of all similarities within batches, both ways", bounds.qap_objective),
+        Metric("bottleneck", "bottleneck similarity", "higher", "{:.4f}",
+               "the smallest similarity of two rows of a batch", bounds.bottleneck),
+        Metric("edge_recall", "largest similarities in batch", "higher", "{:.1%}",
+               "share of the largest similarities of all whose rows share a batch",
+               bounds.edge_recall),
+        Metric("bandwidth", "bandwidth", "lower", "{:,}",
+               "largest distance between the rows of such a similarity in the order of the plan",
+               bounds.bandwidth),
+        Metric("positive_probability", "probability of the positive", "lower",
+               "{:.4f} ({positive_probability_random:.4f} in random batches, "
+               "{positive_probability_global:.4f} among all rows)",
                "mean softmax probability of the positive in the batch; lower is harder"),
+        Metric("positive_probability_random", "", None, "{:.4f}",
+               "the same in random batches", bounds.probability_at_random),
+        Metric("positive_probability_global", "", None, "{:.4f}",
+               "the same if each row met all others", bounds.probability_of_all),
         Metric("similarity_percentiles.50", "in-batch similarity", None, _PERCENTILES,
                "percentiles of the similarities of all negatives"),
         Metric("guard.broken", "pairs that break the guard", "lower",

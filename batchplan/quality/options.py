@@ -32,6 +32,8 @@ class EvaluationOptions(ReferenceOptions):
             negatives; see `GuardReport`. Pairs that reach it are counted, and the plan is
             also measured without them. If there is none, that of `quality.guard.limits` applies.
         guard: whether a limit applies at all.
+        edges: whether to find the largest similarities of all rows, for `edge_recall` and
+            `bandwidth`.
         reference, reference_pair: files of another model's embeddings of the same rows, by which
             the limit is judged.
 
@@ -64,6 +66,9 @@ class EvaluationOptions(ReferenceOptions):
     )
     max_score: float | None = option(None, "The same for a similarity of C.")
     guard: bool = option(True, "Judge without likely false negatives.")
+    edges: bool = option(
+        True, "Measure edge_recall and bandwidth, which takes a product of all pairs of rows."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

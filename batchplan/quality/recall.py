@@ -35,14 +35,8 @@ def hard_negative_recall(
     """
     own = members if sample.rows is None else members[sample.rows]
     wanted = own.sum(axis=1) * hardest[0].shape[1]
-    total = sample.total(wanted)
-    if not total:
-        return 0.0, 1.0  # no row of the sample is in the plan, so nothing is known
     met = [
         sum(own.multiply(members[others]).sum(axis=1) for others in direction.T)
         for direction in hardest
     ]
-    recall = float(np.mean([sample.total(shared) / total for shared in met]))
-    # The error of the linear part of a ratio of two totals (Cochran, section 6.13).
-    residuals = np.mean(met, axis=0) - recall * wanted
-    return recall, sample.standard_error(residuals) * sample.num_rows / total
+    return sample.ratio(np.mean(met, axis=0), wanted)

@@ -25,11 +25,13 @@ class RandomPlans:
     Attributes:
         losses: float64 (2, trials), their mean losses, x to y and y to x.
         allowed: the same over the pairs that the guard allows.
+        probability: the same of their mean probabilities of the positive.
         similarities: `similarities_within` the first of them; more would add little.
     """
 
     losses: Float64Array
     allowed: Float64Array
+    probability: Float64Array
     similarities: Float64Array
 
 
@@ -57,16 +59,16 @@ def drawn_sample(pairs: Pairs, options: EvaluationOptions, runtime: Runtime) -> 
 
 def random_plans(pairs: Pairs, offsets: Int64Array, trials: int, runtime: Runtime) -> RandomPlans:
     """Measure random plans whose batches start at ``offsets``, int64 (batches + 1,)."""
-    losses, first = np.empty((2, 2, trials)), np.empty(0)
+    figures, first = np.empty((3, 2, trials)), np.empty(0)
     with runtime.stage("random batches", total=trials) as advance:
         orders = random_orders(pairs.num_rows, offsets, trials, runtime)
         for trial, rows in enumerate(orders):
             found = mean_losses(pairs, rows, offsets)
-            losses[:, :, trial] = found.every, found.allowed
+            figures[:, :, trial] = found.every, found.allowed, found.probability
             if not trial:
                 first = similarities_within(pairs, rows, offsets)
             advance(1)
-    return RandomPlans(losses[0], losses[1], first)
+    return RandomPlans(*figures, first)
 
 
 def random_orders(

@@ -54,6 +54,39 @@ def train_losses(S, own, batches, tau):
     return [-own[i] / tau + log_sum_exp(S[i, batch] / tau) for batch in batches for i in batch]
 
 
+def bounds(S, own, batches, tau):
+    """Theorems 3.6 and 3.7 of GCBS, of the rows of the batches."""
+    n = len(S)
+    top = np.mean(np.maximum(S.max(axis=1), own) - own) / tau + np.log(n)
+    low, high = [], []
+    for batch in batches:
+        for i in batch:
+            others = [S[i, j] for j in batch if j != i]
+            low.append((min([own[i], *others]) - own[i]) / tau + np.log(len(batch)))
+            high.append((S[i, batch].max() - own[i]) / tau)
+    return top - np.mean(low), top - np.mean(high)
+
+
+def assignment(forth, back, batches):
+    """The objectives of theorems 4.2 and 4.1."""
+    blocks = [(forth[np.ix_(batch, batch)], back[np.ix_(batch, batch)]) for batch in batches]
+    off = [side[~np.eye(len(side), dtype=bool)] for pair in blocks for side in pair]
+    least = min([part.min() for part in off if part.size], default=None)
+    return sum(side.sum() for pair in blocks for side in pair), least
+
+
+def of_edges(S, plan):
+    """The share of the N (k - 1) largest s_ij, i != j, whose rows share a batch; how far apart the
+    rows of one are in the plan."""
+    n, order = len(S), plan.rows.tolist()
+    values = [(-S[i, j], i, j) for i in range(n) for j in range(n) if i != j]
+    edges = [pair for _, *pair in sorted(values)[: n * min(plan.batch_size - 1, n - 1, 64)]]
+    batches = [set(batch.tolist()) for batch in plan.batches()]
+    recall = np.mean([any({i, j} <= batch for batch in batches) for i, j in edges])
+    spans = [abs(order.index(i) - order.index(j)) for i, j in edges if {i, j} <= set(order)]
+    return float(recall), max(spans, default=None)
+
+
 def one_direction(S, own, plan, tau, orders):
     """The losses of rows with similarities S and those of the positives, (N,)."""
     n, k = len(S), plan.batch_size
@@ -63,14 +96,20 @@ def one_direction(S, own, plan, tau, orders):
     entries = [(i, batch) for batch in batches for i in batch]
     whole = [-own[i] / tau + log_sum_exp(S[i] / tau) for i in range(n)]
     oracle = [-own[i] / tau + log_sum_exp(S[i, [i, *hard[i, : k - 1]]] / tau) for i in range(n)]
-    random = [np.mean(train_losses(S, own, batches_of(order, plan), tau)) for order in orders]
+    at_random = [train_losses(S, own, batches_of(order, plan), tau) for order in orders]
+    random = [np.mean(losses) for losses in at_random]
+    bound_36, bound_37 = bounds(S, own, batches, tau)
     result = {
         "loss_train": np.mean(train),
         "loss_global": np.mean(whole),
         "loss_random": np.mean(random),
         "loss_oracle": np.mean(oracle),
         "gap": np.mean(whole) - np.mean(train),
+        "bound_36": bound_36,
+        "bound_37": bound_37,
         "positive_probability": np.mean(np.exp(-np.array(train))),
+        "positive_probability_random": np.mean(np.exp(-np.array(at_random))),
+        "positive_probability_global": np.mean(np.exp(-np.array(whole))),
     }
     recall = {
         str(m): np.mean([np.isin(hard[i, :m], batch).mean() for i, batch in entries])
@@ -102,6 +141,8 @@ def brute_force(plan, embeddings, *, temperature, similarity, random_trials, see
     reach = mean["loss_oracle"] - mean["loss_random"]
     negatives = [S[i, j] for batch in batches for i in batch for j in batch if i != j]
     percents = (1, 5, 25, 50, 75, 95, 99)
+    objective, bottleneck = assignment(forth, pairs.T, batches)
+    recall, bandwidth = of_edges(pairs, plan)
     return {
         "num_rows": n,
         "num_batches": len(batches),
@@ -128,6 +169,14 @@ def brute_force(plan, embeddings, *, temperature, similarity, random_trials, see
         "guard": None,
         "coverage": counted(plan, n),
         "fresh": plan.metadata.fingerprint == embeddings.fingerprint,
+        "bound_36": mean["bound_36"],
+        "bound_37": mean["bound_37"],
+        "qap_objective": objective,
+        "bottleneck": bottleneck,
+        "edge_recall": recall,
+        "bandwidth": bandwidth,
+        "positive_probability_random": mean["positive_probability_random"],
+        "positive_probability_global": mean["positive_probability_global"],
     }
 
 

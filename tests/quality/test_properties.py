@@ -46,7 +46,9 @@ def test_order_of_the_losses(problem):
     assert 0 < found.positive_probability <= 1
     if found.partitions_rows:
         assert found.loss_train <= found.loss_oracle + noise
-    for share in found.hard_negative_recall.values():
+    for bound in ("bound_36", "bound_37"):
+        assert found.gap <= found.computed[bound] + noise
+    for share in (*found.hard_negative_recall.values(), found.computed["edge_recall"]):
         assert 0 <= share <= 1
     percentiles = list(found.similarity_percentiles.values())
     assert percentiles == sorted(percentiles)
@@ -65,6 +67,7 @@ def test_one_batch_of_all_rows_has_no_gap(problem):
     assert (found.random_z, found.loss_random_std, found.gap_reduction) == (0, 0, 0)
     assert found.oracle_share == 1
     assert found.hard_negative_recall == {"1": 1, "10": 1}
+    assert found.computed["edge_recall"] == 1
 
 
 @settings(deadline=None, max_examples=15)

@@ -86,10 +86,11 @@ def test_what_does_not_depend_on_the_plan_is_done_once(helpers):
     assert len(cuts) == 5
     assert stages.begun["random batches"] == len(cuts)
     assert stages.begun["evaluate"] == len({plan.batch_size for plan in plans}) == 3
+    assert stages.begun["edges"] == 3
     assert stages.begun["guard"] == 1
     one, alone = Stages(), plans[0]
     evaluate_plans([alone], embeddings, RowFacts(), options, Runtime("cpu", observer=one))
-    shared = {*one.begun} - {"random batches", "evaluate"}
+    shared = {*one.begun} - {"random batches", "evaluate", "edges"}
     assert {name: one.begun[name] for name in shared} == {
         name: stages.begun[name] for name in shared
     }

@@ -61,7 +61,7 @@ def batch_statistics(pairs: Pairs, rows: Int64Array, offsets: Int64Array) -> InB
         offsets: int64 (batches + 1,), where each batch starts in them.
     """
     device, guard, ways = pairs.x.device, pairs.guard, 1 if pairs.alike else 2
-    out = [np.empty((4, len(rows))) for _ in range(ways)]
+    out = [np.empty((6, len(rows))) for _ in range(ways)]
     affected, counts = np.zeros(pairs.num_rows, np.bool_), Counter[str]()
 
     def measure(entries: Int64Array) -> Counter[str]:
@@ -77,11 +77,13 @@ def batch_statistics(pairs: Pairs, rows: Int64Array, offsets: Int64Array) -> InB
                 found += _counts(broken)
                 affected[rows[at][broken["any"].any(dim=-1).cpu().numpy()]] = True
             positive = logits[1].diagonal(start, dim1=1, dim2=2)
+            itself = torch.ones_like(logits[1][0], dtype=torch.bool).triu(start).tril(start)
             for way, values in zip(out, logits, strict=False):
                 log_sum = allowed = values.logsumexp(-1)
                 if broken:
                     allowed = values.masked_fill(broken["any"], -torch.inf).logsumexp(-1)
-                parts = positive, log_sum, values.amax(-1), allowed
+                least = values.masked_fill(itself, torch.inf).amin(-1)
+                parts = positive, log_sum, values.amax(-1), values.sum(-1), least, allowed
                 way[:, at] = torch.stack(parts).cpu().numpy()
         return found
 
@@ -95,11 +97,12 @@ def batch_statistics(pairs: Pairs, rows: Int64Array, offsets: Int64Array) -> InB
 
 
 class MeanLosses(NamedTuple):
-    """Mean losses, float64 (2,), x to y and y to x, over all pairs and over allowed ones, and the
-    broken pairs by reason, as `Breaks.by`."""
+    """Mean losses, float64 (2,), x to y and y to x, over all pairs and over allowed ones, the mean
+    probabilities of the positive, and the broken pairs by reason, as `Breaks.by`."""
 
     every: Float64Array
     allowed: Float64Array
+    probability: Float64Array
     by: dict[str, int]
 
 
@@ -117,8 +120,8 @@ def mean_losses(pairs: Pairs, rows: Int64Array, offsets: Int64Array) -> MeanLoss
             [float((getattr(way, name) - way.positive).mean()) for way in (forth, back)]
             for name in ("log_sum", "allowed")
         ]
-        every, allowed = np.array(means)
-        return MeanLosses(every, allowed, breaks.by)
+        probability = np.array([np.exp(-way.losses()).mean() for way in (forth, back)])
+        return MeanLosses(*np.array(means), probability, breaks.by)
 
     def measure(entries: Int64Array) -> tuple[Float64Array, Counter[str]]:
         read, names = _read(pairs, rows[entries])
@@ -129,17 +132,16 @@ def mean_losses(pairs: Pairs, rows: Int64Array, offsets: Int64Array) -> MeanLoss
             broken = guard.reasons(names, names, *judged)
             counts = _counts(broken)
             parts.append(terms.masked_fill(broken["any"], 0))
-        losses = [
-            [(part.sum(dim) / positive).log().numpy().sum() for dim in (2, 1)] for part in parts
-        ]
-        return np.array([losses[0], losses[-1]]), counts
+        inverse = [[part.sum(dim) / positive for dim in (2, 1)] for part in parts]
+        losses = [[float(way.log().sum()) for way in ways] for ways in inverse]
+        probability = [float(way.reciprocal().sum()) for way in inverse[0]]
+        return np.array([losses[0], losses[-1], probability]), counts
 
-    total, counts = np.zeros((2, 2)), Counter[str]()
+    total, counts = np.zeros((3, 2)), Counter[str]()
     for losses, broken in in_order(measure, equal_batches(offsets, x.dim, _FEWER_ELEMENTS)):
         total += losses
         counts.update(broken)
-    every, allowed = total / len(rows)
-    return MeanLosses(every, allowed, _by_reason(counts))
+    return MeanLosses(*total / len(rows), _by_reason(counts))
 
 
 def _read(
