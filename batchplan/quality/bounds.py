@@ -27,12 +27,12 @@ def bound_37(measured: Measured) -> Estimate:
 
 
 def qap_objective(measured: Measured) -> float:
-    """Return the sum of s_ij + s_ji over the ordered pairs of each batch, i = j too (theorem 4.2)."""
+    """Return the sum of s_ij + s_ji over the ordered pairs of batches, i = j too (theorem 4.2)."""
     return measured.temperature * float(sum(way.total.sum() for way in measured.inside))
 
 
 def bottleneck(measured: Measured) -> float | None:
-    """Return the smallest min(s_ij, s_ji) of two rows of a batch (theorem 4.1); None without any."""
+    """Return the smallest min(s_ij, s_ji) of two rows of a batch (theorem 4.1), if there are any."""
     least = min(float(way.least.min()) for way in measured.inside)
     return measured.temperature * least if np.isfinite(least) else None
 

@@ -68,7 +68,8 @@ def random_plans(pairs: Pairs, offsets: Int64Array, trials: int, runtime: Runtim
             if not trial:
                 first = similarities_within(pairs, rows, offsets)
             advance(1)
-    return RandomPlans(*figures, first)
+    losses, allowed, probability = figures
+    return RandomPlans(losses, allowed, probability, first)
 
 
 def random_orders(

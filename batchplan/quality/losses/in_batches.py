@@ -121,7 +121,8 @@ def mean_losses(pairs: Pairs, rows: Int64Array, offsets: Int64Array) -> MeanLoss
             for name in ("log_sum", "allowed")
         ]
         probability = np.array([np.exp(-way.losses()).mean() for way in (forth, back)])
-        return MeanLosses(*np.array(means), probability, breaks.by)
+        every, allowed = np.array(means)
+        return MeanLosses(every, allowed, probability, breaks.by)
 
     def measure(entries: Int64Array) -> tuple[Float64Array, Counter[str]]:
         read, names = _read(pairs, rows[entries])
@@ -141,7 +142,8 @@ def mean_losses(pairs: Pairs, rows: Int64Array, offsets: Int64Array) -> MeanLoss
     for losses, broken in in_order(measure, equal_batches(offsets, x.dim, _FEWER_ELEMENTS)):
         total += losses
         counts.update(broken)
-    return MeanLosses(*total / len(rows), _by_reason(counts))
+    every, allowed, probability = total / len(rows)
+    return MeanLosses(every, allowed, probability, _by_reason(counts))
 
 
 def _read(
