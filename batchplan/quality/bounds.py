@@ -41,8 +41,8 @@ def edge_recall(measured: Measured) -> Estimate | None:
     """Return the share of the edges whose rows share a batch; None without edges."""
     if measured.edges is None:
         return None
-    every, within = measured.edges.counts(measured.members, measured.sample)
-    return Estimate(*measured.sample.ratio(within, every))
+    sample = measured.sample
+    return Estimate(*sample.ratio(*measured.edges.counts(measured.members, sample)))
 
 
 def bandwidth(measured: Measured) -> int | None:

@@ -17,7 +17,7 @@ from batchplan.quality.pairs import Pairs
 from batchplan.quality.rows import products, spans
 from batchplan.quality.sample import Sample
 from batchplan.runtime import full_float32
-from batchplan.typing import Float32Array, Int64Array
+from batchplan.typing import Float32Array, Float64Array, Int64Array
 
 _MOST = 64  # edges a row, on average: all of them are in memory
 _TILE = 1024  # rows and columns
@@ -37,8 +37,8 @@ class Edges:
     places: Int64Array
     columns: Int64Array
 
-    def counts(self, members: csr_array, sample: Sample) -> tuple[Int64Array, Int64Array]:
-        """Count the edges of each row of the sample, int64 (S,), and those within a batch.
+    def counts(self, members: csr_array, sample: Sample) -> Float64Array:
+        """Count the edges within a batch, and all, of each row of the sample: float64 (2, S).
 
         ``members`` is the `recall.membership` of a plan.
         """
@@ -48,8 +48,8 @@ class Edges:
             for part in (slice(*span) for span in spans(len(self.places), _AT_ONCE))
         ]
         within = self.places[np.concatenate(together)]
-        every, some = (np.bincount(of, minlength=own.shape[0]) for of in (self.places, within))
-        return every, some
+        counted = [np.bincount(of, minlength=own.shape[0]) for of in (within, self.places)]
+        return np.array(counted, np.float64)
 
 
 def edges_a_row(num_rows: int, batch_size: int) -> int:

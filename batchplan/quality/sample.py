@@ -50,9 +50,7 @@ class Sample:
             return float(values.sum())
         return float(values.reshape(-1, 2).mean(axis=1) @ self.strata)
 
-    def ratio(
-        self, part: Float64Array | Int64Array, whole: Float64Array | Int64Array
-    ) -> tuple[float, float]:
+    def ratio(self, part: Float64Array, whole: Float64Array) -> tuple[float, float]:
         """Estimate the sum of ``part`` over that of ``whole``, and its standard error.
 
         The error is that of the linear part of the ratio (Cochran, section 6.13).
@@ -60,8 +58,7 @@ class Sample:
         if not (total := self.total(whole)):
             return 0.0, 1.0  # nothing is known
         ratio = self.total(part) / total
-        residuals: Float64Array = part - ratio * whole
-        return ratio, self.standard_error(residuals) * self.num_rows / total
+        return ratio, self.standard_error(part - ratio * whole) * self.num_rows / total
 
     def standard_error(self, values: Float64Array) -> float:
         """Return the standard error of `mean`, from the two values of each stratum.
