@@ -45,11 +45,13 @@ class ArrayFormat:
         name: of the format in messages.
         read_header: reads the header of an open file, up to the first number; the numbers fill the
             rest of the file. It may raise any exception if the bytes are not a header.
+        matrix: of several in a file, for messages.
     """
 
     has_columns: ClassVar = False
     name: str
     read_header: Callable[[BinaryIO, ShardPath], ArrayHeader]
+    matrix: str = ""
 
     def sources(
         self, paths: Sequence[ShardPath], sides: Sequence[str], wanted: Wanted
@@ -62,7 +64,7 @@ class ArrayFormat:
         if len(sides) == 1:  # the ids may be those of the other side
             wanted = Wanted(wanted.x, wanted.y)
         wanted.refuse(str(paths[0]))
-        return [ArraySource(of_each(self._open, paths), sides[0])]
+        return [ArraySource(of_each(self._open, paths), sides[0], self.matrix)]
 
     def _open(self, path: ShardPath) -> _Shard:
         """Return the checked header of one file."""
@@ -173,7 +175,9 @@ class ArraySource:
 
     Attributes:
         sides: the name of the side.
+        column: the matrix of several in a file, for messages; else empty.
         rows, dims: N, and (d,).
+        counts: rows of each file.
         id: None, since these files have no ids.
         need, kept: bytes of memory that `read` allocates, and keeps.
         work: rows that `read` copies, and rows that it converts.
@@ -184,8 +188,8 @@ class ArraySource:
 
     id = None
 
-    def __init__(self, shards: Sequence[_Shard], side: str) -> None:
-        self._shards, self._side, self.sides = shards, side, (side,)
+    def __init__(self, shards: Sequence[_Shard], side: str, column: str = "") -> None:
+        self._shards, self._side, self.sides, self.column = shards, side, (side,), column
         first = shards[0]
         self._dtype = stored_dtype(first.dtype, str(first.path))
         for shard in shards[1:]:
@@ -195,7 +199,8 @@ class ArraySource:
                     f"{shard.path}: got {shard.dim} dimensions of {dtype}, expected {first.dim} "
                     f"of {self._dtype} as in {first.path}; the shards of side {side} must be alike"
                 )
-        self.rows = sum(shard.rows for shard in shards)
+        self.counts = [shard.rows for shard in shards]
+        self.rows = sum(self.counts)
         self.dims: tuple[int, ...] = (first.dim,)
         copied = [shard for shard in shards if isinstance(shard.path, RemotePath)]
         converted = sum(shard.rows for shard in shards if shard.converts)

@@ -104,7 +104,7 @@ def whole(ids: Ids) -> Ids:
     numbers = enumerate(value.as_py() for value in values)
     row = next((row for row, n in numbers if n is not None and not _fits(n)), 0)
     raise InputError(
-        f"{ids.name}: got ids of {values.type} such as {_shown(values, row)} at {ids.place(row)}, "
+        f"{ids.name}: got {values.type} such as {_shown(values, row)} at {ids.place(row)}, "
         "expected whole numbers of 64 bits; write integers or strings, or read no ids with "
         "id_column='' (--id-column '')"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -17,6 +16,7 @@ from batchplan.data.matrix import Allocate, Side
 from batchplan.data.memory import in_memory
 from batchplan.data.origin import Origin
 from batchplan.data.shards import find_shards
+from batchplan.data.single import alone
 from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError
 from batchplan.extras import missing_told
@@ -65,7 +65,8 @@ def load_embeddings(
         y_column: the vector column of y, or of ``pair``; the name in ``x_column`` means one matrix.
         id_column: the column of row ids, by default ``id`` if it exists; an empty name reads none.
         single: whether each row of one matrix is its own positive. Without it, several paths of one
-            matrix are refused: they may be the two sides of pairs.
+            matrix are refused, and a folder or glob that may have the two sides of pairs: files
+            whose names differ in more than digits, with equally many rows.
         memory, observer: see `Runtime`.
 
     Raises:
@@ -83,7 +84,7 @@ def load_embeddings(
     origin = Origin.of(*_files(paths, pair, negatives), wanted)  # before the files are opened
     sources = _open(origin)
     _check_id_types(origin)
-    alone = _alone(paths, sources, wanted, single)
+    lonely = alone(paths, origin, sources, single)
     if origin.x == origin.y and isinstance(format_of(origin.x[0]), ArrayFormat):
         raise InputError(
             f"{origin.x[0]}: got the same files for both sides, whose rows would be their own "
@@ -104,10 +105,10 @@ def load_embeddings(
         sides = numbered(side for group, _ in read for side in group)
         ids = _ids(read, runtime)
         data = Embeddings.from_sides(sides, ids, advance)
-    if alone and observer is None:
-        warnings.warn(alone, stacklevel=3)  # above the decorator
-    elif alone:
-        runtime.note(WARNING, alone)
+    if lonely and observer is None:
+        warnings.warn(lonely, stacklevel=3)  # above the decorator
+    elif lonely:
+        runtime.note(WARNING, lonely)
     return replace(data, origin=origin.absolute())
 
 
@@ -204,31 +205,6 @@ def _where_they_fit(sources: Sequence[ArraySource | TableSource], runtime: Runti
     return allocate
 
 
-def _alone(
-    paths: Any, sources: Sequence[ArraySource | TableSource], wanted: Wanted, single: bool
-) -> str:
-    """Return the warning if there is one matrix that may have been meant as pairs; else an empty
-    text."""
-    named = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    where = ", ".join(os.fspath(path) for path in named[:3])
-    where += ", ..." * (len(named) > 3)
-    paired = any("y" in source.sides for source in sources)
-    if paired and single:
-        raise InputError(
-            f"{where}: got two sides of pairs, expected one matrix, since single is set; drop "
-            "single=True (--single), or name one column as x and as y"
-        )
-    if paired or single or (wanted.x and wanted.x == wanted.y):
-        return ""
-    mend = "name the files of the other side as the pair (--pair), or pass single=True (--single)"
-    if len(named) > 1:
-        raise InputError(
-            f"{where}: got {len(named)} paths of one matrix, whose rows would be their own "
-            f"positives, expected pairs; {mend} if they are shards of one matrix"
-        )
-    return f"{where}: one matrix, so each row is its own positive; {mend}"
-
-
 def _check_id_types(origin: Origin) -> None:
     """Refuse ids of several files that cannot be compared, since one has another type."""
     groups = (origin.x, origin.y, *origin.negatives)
@@ -247,7 +223,7 @@ def _ids(read: Sequence[tuple[list[Side], pa.Array | None]], runtime: Runtime) -
     from batchplan.data.ids import Ids, check_same, checked_ids
 
     first, *others = (Ids(ids, side.name, side.place) for ids, side in present)
-    checked = checked_ids(first)
+    checked = checked_ids(first._replace(name=f"ids of {first.name}"))
     for other in others:
         check_same(first, other, lambda note: runtime.note(NOTE, note))
     return checked

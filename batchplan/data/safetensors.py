@@ -73,7 +73,7 @@ class TensorFormat:
         sources: list[ArraySource] = []
         held = [*zip(sides, names, strict=False), *(("negatives", name) for name in mined)]
         for side, name in held:
-            form = ArrayFormat(self.name, partial(self._read_header, name))
+            form = ArrayFormat(self.name, partial(self._read_header, name), f"tensor {name!r}")
             sources += form.sources(paths, (side,), Wanted())
         return sources
 

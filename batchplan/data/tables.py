@@ -150,7 +150,9 @@ class TableSource:
 
     Attributes:
         sides: those of x and y that are here, and ``negatives`` once for each mined negative.
+        column: the first one, for messages.
         rows, dims: N, and d of each side.
+        counts: rows of each file.
         id: name of the id column, or None.
         need, kept: bytes of memory that `read` allocates, and bytes that it keeps.
         work: rows that `read` decodes.
@@ -191,7 +193,9 @@ class TableSource:
                     "one side must be alike"
                 )
         self._columns, self._shards, self._paths = by_file[0], shards, paths
-        self.rows = self.work = sum(shard.rows for shard in shards)
+        self.column = f"column {by_file[0].vectors[0].name!r}"
+        self.counts = [shard.rows for shard in shards]
+        self.rows = self.work = sum(self.counts)
         self.dims: tuple[int, ...] = tuple(vector.dim for vector in by_file[0].vectors)
         self._width = sum(vector.dim * vector.dtype.itemsize for vector in by_file[0].vectors)
         # While Arrow decodes, it also keeps pages, levels and batches: up to 16 blocks as measured,

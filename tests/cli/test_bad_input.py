@@ -3,6 +3,7 @@
 Each case makes real files in the working directory and returns the arguments that name them.
 """
 
+import os
 import pickle
 from pathlib import Path
 
@@ -418,11 +419,19 @@ def test_two_sides_named_as_shards_of_one(refused, done):
     """They would make a plan of 20 rows, each its own positive, for 10 pairs."""
     for name in ("queries.npy", "codes.npy"):
         np.save(name, GOOD)
-    parts = ["queries.npy, codes.npy: got 2 paths of one matrix", "(--pair), or", "(--single)"]
+    parts = ["got 10 rows each, which", "queries.npy --pair codes.npy", "(--single)"]
     refused("random", "queries.npy", "codes.npy", "-b", 4, parts=parts)
+    Path("both").mkdir()
+    for name in ("queries.npy", "codes.npy"):
+        os.link(name, f"both/{name}")
+    parts[1] = "name both: both/codes.npy --pair both/queries.npy"
+    refused("plan", "both", "-b", 4, parts=parts)
+    refused("gcbs", "both/*.npy", "-b", 4, parts=parts)
     done("random", "queries.npy", "--pair", "codes.npy", "-b", 4, "-o", "pairs.npy")
     alone = done("random", "queries.npy", "-b", 4, "-q").stderr
-    assert alone.startswith("warning: queries.npy: one matrix, so each row is its own positive; ")
+    assert alone.startswith(
+        "warning: queries.npy: one matrix of 20 x 4, so each row is its own positive; "
+    )
     done("random", "queries.npy", "codes.npy", "--single", "-b", 4, "-o", "single.npy")
     assert [len(np.load(name)) for name in ("pairs.npy", "single.npy")] == [10, 20]
 

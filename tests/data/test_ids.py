@@ -119,7 +119,7 @@ def test_floats_that_are_no_ids(tmp_path):
     ):
         write(path, id=[*map(float, range(N - 1)), wrong])
         said = refusal(load_embeddings, path, single=True)
-        assert f"x: got ids of double such as {shown}" in said
+        assert f"ids of x: got double such as {shown}" in said
         assert f"at {path} row {N - 1}" in said
         assert load_embeddings(path, single=True, id_column="").ids is None
 

@@ -176,7 +176,7 @@ def test_ids_of_arrays():
         (range(11), "got 11 ids, expected 12"),
         ([1] * 12, r"11 duplicate ids, first 1 at row 0 and row 1"),
         ([None, *range(11)], "1 null ids, first at row 0"),
-        (np.arange(12) / 2, "got ids of double such as 0.5 at row 1, expected whole numbers"),
+        (np.arange(12) / 2, "got double such as 0.5 at row 1, expected whole numbers"),
         (np.ones(12, bool), "got bool"),
         ([1, "a"] * 6, "expected an array of integers or strings"),
         (3, "expected an array of integers or strings"),

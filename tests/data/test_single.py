@@ -1,6 +1,8 @@
 """One matrix that was meant as pairs makes a plan of twice the rows, so it is asked for."""
 
+import shlex
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +11,8 @@ import pytest
 
 from batchplan.data import load_embeddings
 from batchplan.errors import InputError
+
+from .writers import WRITERS
 
 ROWS = np.random.default_rng(0).standard_normal((6, 4), np.float32)
 MEND = "name the files of the other side as the pair (--pair), or pass single=True (--single)"
@@ -21,16 +25,20 @@ def files(tmp_path, monkeypatch):
         np.save(name, ROWS)
     for name in ("x.parquet", "y.parquet"):
         pq.write_table(pa.table({"v": pa.array(list(ROWS))}), name)
+    WRITERS[".safetensors"](Path("s.safetensors"), ROWS)
     pq.write_table(pa.table({"x": pa.array(list(ROWS)), "y": pa.array(list(ROWS))}), "xy.parquet")
 
 
 @pytest.mark.parametrize("suffix", ["npy", "parquet"])
 def test_two_paths_of_one_matrix_are_refused(suffix):
     names = [f"x.{suffix}", f"y.{suffix}"]
-    with pytest.raises(InputError) as error:
+    with pytest.raises(InputError, match=rf"; name both: x.{suffix} --pair y.{suffix} \("):
         load_embeddings(names)
+    write(f".{suffix}", "0", "1")
+    with pytest.raises(InputError) as error:
+        load_embeddings([f"0.{suffix}", f"1.{suffix}"])
     assert str(error.value) == (
-        f"x.{suffix}, y.{suffix}: got 2 paths of one matrix, whose rows would be their own "
+        f"0.{suffix}, 1.{suffix}: got 2 paths of one matrix, whose rows would be their own "
         f"positives, expected pairs; {MEND} if they are shards of one matrix"
     )
     assert not load_embeddings(names, single=True).paired
@@ -47,13 +55,86 @@ def test_the_same_files_for_both_sides_are_refused(paths):
     assert load_embeddings("xy.parquet", "xy.parquet", x_column="x", y_column="y").paired
 
 
-@pytest.mark.parametrize("path", ["x.npy", "x.parquet", "*.npy"])
-def test_one_path_of_one_matrix_is_told_of(path):
+def write(suffix, *names):
+    for name in names:
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        WRITERS[suffix](Path(f"{name}{suffix}"), ROWS)
+
+
+TWO_SIDES = {  # the names of files, and both sides for a shell
+    "x y": (["x", "y"], "d/x{} --pair d/y{}"),
+    "query doc": (["doc_v2", "query_v2"], "d/doc_v2{} --pair d/query_v2{}"),
+    "clip-retrieval": (
+        [f"{side}_emb_{part}" for side in ("img", "text") for part in range(12)],
+        "'d/img_emb_[0-9]*{}' --pair 'd/text_emb_[0-9]*{}'",
+    ),
+    "parts of parts": (
+        [f"{side} 7-{part:05}-of-00002" for side in "ab" for part in range(2)],
+        "'d/a 7-[0-9]*-of-00002{}' --pair 'd/b 7-[0-9]*-of-00002{}'",
+    ),
+}
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".parquet", ".safetensors", ".fbin"])
+@pytest.mark.parametrize("case", TWO_SIDES)
+def test_two_sides_in_one_folder_are_refused(case, suffix):
+    names, command = TWO_SIDES[case]
+    write(suffix, *(f"d/{name}" for name in names))
+    command = command.format(suffix, suffix)
+    for source in ("d", f"d/*{suffix}"):
+        with pytest.raises(InputError) as error:
+            load_embeddings(source)
+        one, other = command.split(" --pair ")
+        said = f"{one} and {other}: got {3 * len(names)} rows each, which look like the two sides"
+        assert str(error.value).startswith(said)
+        assert f"; name both: {command} (pair in Python), or pass single=True" in str(error.value)
+        assert len(str(error.value)) <= 500
+        assert load_embeddings(source, single=True).num_rows == 6 * len(names)
+    x, _, y = shlex.split(command)
+    assert load_embeddings(x, y).num_rows == 3 * len(names)
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".parquet"])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["part-0", "part-1"],
+        ["img_emb_0", "img_emb_1"],
+        [f"train-{part:05}-of-00003" for part in range(3)],
+        ["x", "x2"],
+        ["x0", "x1", "y0"],
+        ["a", "b", "c"],
+    ],
+    ids=" ".join,
+)
+def test_shards_of_one_matrix_are_not(names, suffix):
+    write(suffix, *(f"d/{name}" for name in names))
+    with pytest.warns(UserWarning, match="one matrix of") as told:
+        load_embeddings("d")
+    held = (
+        f"(column 'x' of {len(names)} files)" if suffix == ".parquet" else f"of {len(names)} files"
+    )
+    size = f"d: one matrix of {6 * len(names)} x 4 {held}, so each row is its own positive; {MEND}"
+    assert {str(warning.message) for warning in told} == {size}
+
+
+def test_sides_of_other_sizes_are_shards():
+    write(".npy", "d/x", "d/y")
+    np.save("d/y.npy", ROWS[:5])
+    with pytest.warns(UserWarning, match="d: one matrix of 11 x 4 of 2 files, so each row"):
+        load_embeddings("d")
+
+
+@pytest.mark.parametrize(
+    ("path", "what"),
+    [("x.npy", ""), ("x.parquet", " (column 'v')"), ("s.safetensors", " (tensor 'x')")],
+)
+def test_one_path_of_one_matrix_is_told_of(path, what):
     with pytest.warns(UserWarning, match="one matrix") as told:
         load_embeddings(path)
     (message,) = {str(warning.message) for warning in told}
     assert {warning.filename for warning in told} == {__file__}
-    assert message == f"{path}: one matrix, so each row is its own positive; {MEND}"
+    assert message == f"{path}: one matrix of 6 x 4{what}, so each row is its own positive; {MEND}"
 
 
 def test_a_matrix_that_was_asked_for_is_not():

@@ -1,0 +1,82 @@
+"""One matrix that may have been meant as pairs: a warning, or a refusal if it has two sides."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from batchplan.data.arrays import ArraySource
+from batchplan.data.origin import Origin
+from batchplan.errors import InputError
+from batchplan.files.inputs import listed
+
+if TYPE_CHECKING:  # arrays need no Arrow
+    from batchplan.data.tables import TableSource
+
+_MEND = "name the files of the other side as the pair (--pair), or pass single=True (--single)"
+_DIGITS = re.compile("([0-9]+)")
+
+
+def alone(
+    paths: Any, origin: Origin, sources: Sequence[ArraySource | TableSource], single: bool
+) -> str:
+    """Return the warning if there is one matrix that may have been meant as pairs; else an empty
+    text.
+
+    Raises:
+        InputError: two sides with ``single``; or several paths of one matrix without, or files with
+            two stems, equally many of each and with equally many rows.
+    """
+    named, wanted = listed(paths), origin.wanted
+    where = ", ".join(os.fspath(path) for path in named[:3]) + ", ..." * (len(named) > 3)
+    paired = any("y" in source.sides for source in sources)
+    if paired and single:
+        raise InputError(
+            f"{where}: got two sides of pairs, expected one matrix, since single is set; drop "
+            "single=True (--single), or name one column as x and as y"
+        )
+    if paired or single or (wanted.x and wanted.x == wanted.y):
+        return ""
+    source = sources[0]
+    if sides := _two_sides(dict(zip(map(str, origin.x), source.counts, strict=True))):
+        one, other = map(_in_shell, sides)
+        raise InputError(
+            f"{one} and {other}: got {source.rows // 2:,} rows each, which look like the two sides "
+            f"of pairs, in one matrix; name both: {one} --pair {other} (pair in Python), or pass "
+            "single=True (--single) if they are shards of one matrix"
+        )
+    if len(named) > 1:
+        raise InputError(
+            f"{where}: got {len(named)} paths of one matrix, whose rows would be their own "
+            f"positives, expected pairs; {_MEND} if they are shards of one matrix"
+        )
+    files = f" of {len(origin.x)} files" * (len(origin.x) > 1)
+    held = f" ({source.column}{files})" if source.column else files
+    return (
+        f"{where}: one matrix of {source.rows:,} x {source.dims[0]}{held}, so each row is its own "
+        f"positive; {_MEND}"
+    )
+
+
+def _two_sides(rows: dict[str, int]) -> list[list[str]] | None:
+    """Return the files of two sides, told by names that differ in more than digits; else None.
+
+    Args:
+        rows: of each file, by its name.
+    """
+    stems: dict[str, list[str]] = {}
+    for name in rows:
+        stems.setdefault(_DIGITS.sub("", name), []).append(name)
+    sides = list(stems.values())
+    sizes = {(len(names), sum(rows[name] for name in names)) for names in sides}
+    return sides if len(sides) == 2 and len(sizes) == 1 else None
+
+
+def _in_shell(names: Sequence[str]) -> str:
+    """Return a file for a shell, or the glob of files that differ in their digits."""
+    parts = zip(*(_DIGITS.split(name) for name in names), strict=False)
+    same = (one[0] if len({*one}) == 1 else "[0-9]*" for one in parts)
+    return shlex.quote("".join(same))
