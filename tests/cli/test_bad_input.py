@@ -430,7 +430,7 @@ def test_two_sides_named_as_shards_of_one(refused, done):
     done("random", "queries.npy", "--pair", "codes.npy", "-b", 4, "-o", "pairs.npy")
     alone = done("random", "queries.npy", "-b", 4, "-q").stderr
     assert alone.startswith(
-        "warning: queries.npy: one matrix of 20 x 4, so each row is its own positive; "
+        "warning: queries.npy: one matrix of 10 x 4, so each row is its own positive; "
     )
     done("random", "queries.npy", "codes.npy", "--single", "-b", 4, "-o", "single.npy")
     assert [len(np.load(name)) for name in ("pairs.npy", "single.npy")] == [10, 20]
