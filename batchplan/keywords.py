@@ -222,7 +222,7 @@ class RwrKeywords(GuardKeywords, PassKeywords, PlannerKeywords, total=False):
     walk: Literal["rwr", "rw", "bfs"]
     restart: str
     progress: float
-    coverage: Literal["partition", "independent"]
+    coverage: Literal["independent", "complete", "partition"]
 
 
 class AnyPlannerKeywords(TypedDict, total=False):
@@ -271,7 +271,7 @@ class AnyPlannerKeywords(TypedDict, total=False):
     walk: Literal["rwr", "rw", "bfs"]
     restart: str
     progress: float
-    coverage: Literal["partition", "independent"]
+    coverage: Literal["independent", "complete", "partition"]
 
 
 class EpochKeywords(AnyPlannerKeywords, total=False):

@@ -64,7 +64,7 @@ TUNED = {
         ["--as-batches", "--per-row", "3"],
     ],
     "random": [["--refine", "1"], GUARD, GROUPS],
-    "rwr": [["--candidate-rows", "40", *GUARD], ["--coverage", "independent"]],
+    "rwr": [["--candidate-rows", "40", *GUARD], ["--coverage", "complete"]],
 }
 PAIRS, ALONE = ["pairs.parquet"], ["alone.npy"]
 

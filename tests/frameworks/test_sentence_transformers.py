@@ -222,8 +222,7 @@ def test_by_default_the_first_of_several_epochs_is_random(
     planner, epochs, expected, tmp_path, saved, monkeypatch
 ):
     monkeypatch.setattr(f"{__name__}.FRESH", {})
-    options = {"coverage": "independent"} if planner == "rwr" else {}
-    trainer = make(tmp_path, saved, planner=planner, arguments=epochs, **options)
+    trainer = make(tmp_path, saved, planner=planner, arguments=epochs)
     embedded = []
     encode = trainer.model.encode
     monkeypatch.setattr(

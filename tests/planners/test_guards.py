@@ -174,6 +174,7 @@ def test_groups_that_would_be_batches_fall_apart(planted, planner, tmp_path):
     reach = {
         "partition": {"neighbors": 15, "mega_batches": 1},
         "chain": {"space_rows": 320},
+        "rwr": {"neighbors": 15, "coverage": "partition"},
     }.get(planner, {"neighbors": 15})
     chosen = {"batch_size": 16, "device": "cpu", **reach}
     groups = {"group_column": "cluster", "label_table": str(table)}
@@ -233,7 +234,7 @@ def test_command_line(planner, words, some, unguarded, tmp_path):
     result = run(planner, some, *given, "-o", out, "--json")
     assert result.exit_code == 0, result.output
     made = Plan.load(out)
-    assert made.metadata.partitions_rows
+    assert made.metadata.partitions_rows == (planner != "rwr")
     assert made.metadata.options["guard"] == ("--no-guard" not in words)
     assert same(made, unguarded[planner]) == (words == ["--no-guard"])
 

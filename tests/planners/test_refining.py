@@ -41,6 +41,8 @@ def loss(made, embeddings, tau=0.05):
 def made(planner, embeddings, **options):
     if planner == "partition":  # of all planners it alone keeps rows apart unless told otherwise
         options = {"guard": False, **options}
+    if planner == "rwr":
+        options = {"coverage": "partition", **options}
     return plan(embeddings, planner=planner, device="cpu", batch_size=8, **options)
 
 

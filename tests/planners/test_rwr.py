@@ -1,12 +1,16 @@
 """What rwr finds, and what it refuses."""
 
+import random
+
 import numpy as np
 import pytest
 
 import batchplan
 from batchplan import InputError, ResourceError
+from batchplan.graph.proximity import proximity_graph
 from batchplan.planners import plan
 from batchplan.planners.rwr.options import RwrOptions
+from batchplan.runtime import Runtime
 
 
 def make_plan(embeddings, **options):
@@ -16,7 +20,7 @@ def make_plan(embeddings, **options):
 @pytest.mark.parametrize("walk", ["rwr", "rw", "bfs"])
 def test_planted_clusters_are_recovered(planted, walk):
     embeddings, labels = planted(20, 16)
-    made = make_plan(embeddings, batch_size=16, neighbors=15, walk=walk)
+    made = make_plan(embeddings, batch_size=16, neighbors=15, walk=walk, coverage="partition")
     assert made.metadata.partitions_rows
     for batch in made.batches():
         assert len(set(labels[batch])) == 1
@@ -33,14 +37,56 @@ def test_independent_batches_stay_in_clusters(planted, candidates):
 
 
 def test_independent_batches(make):
+    """Algorithm 1 draws each batch from all rows. That is the default."""
     embeddings = make(90)
-    made = make_plan(embeddings, coverage="independent")
+    made = make_plan(embeddings)
     assert np.diff(made.batch_offsets).tolist() == [8] * 12  # 90 / 8, rounded up, all full
     other = make_plan(embeddings, coverage="independent", seed=1)
     assert not np.array_equal(other.rows, made.rows)
 
 
-@pytest.mark.parametrize("coverage", ["partition", "independent"])
+def authors_epoch(graph, size, restart, draw):
+    """The batches of an epoch in the code of the authors, THUDM/BatchSampler."""
+    n, seen, batches = len(graph), set(), []
+    while len(seen) < n // size * size:
+        start = draw.choice(sorted(set(range(n)) - seen))
+        here, found = start, {start}
+        while len(found) < size:
+            here = start if draw.random() < restart else draw.choice(graph[here])
+            found.add(here)
+        batches.append(found)
+        seen |= found
+    return batches, set(range(n)) - seen
+
+
+def test_complete_batches_are_as_many_as_those_of_the_authors(some):
+    embeddings, draw, size = batchplan.load_embeddings(some), random.Random(0), 32
+    options = {"candidate_rows": 200, "neighbors": 40, "guard": False}
+    ours, theirs = [], []
+    for seed in range(5):
+        made = make_plan(
+            embeddings, coverage="complete", tail="drop", batch_size=size, seed=seed, **options
+        )
+        ours.append(len(made))
+        runtime = Runtime(device="cpu", seed=seed)
+        graph = proximity_graph(embeddings, 200, 40, runtime).indices.tolist()
+        theirs.append(len(authors_epoch(graph, size, 0.2, draw)[0]))
+    assert np.mean(ours) == pytest.approx(np.mean(theirs), rel=0.1)
+    assert np.mean(ours) > 2 * (embeddings.num_rows // size)
+
+
+@pytest.mark.parametrize("tail", ["keep", "drop", "pad"])
+def test_complete_batches_meet_all_rows(make, tail):
+    made = make_plan(make(90), coverage="complete", tail=tail, batch_order="shuffled")
+    *others, last = np.diff(made.batch_offsets).tolist()
+    left = 90 - len(set(made.rows.tolist()))
+    assert set(others) == {8}
+    assert len(others) > 11
+    assert (left <= 2) if tail == "drop" else (left == 0)
+    assert (last <= 2) if tail == "keep" else (last == 8)
+
+
+@pytest.mark.parametrize("coverage", ["partition", "complete", "independent"])
 def test_threads_do_not_matter(use_threads, make, coverage):
     embeddings, found = make(700), []
     for threads in (1, 2, 3):
@@ -73,7 +119,7 @@ def test_harder_as_the_paper_says(some):
     embeddings = batchplan.load_embeddings(some)
 
     def loss(**options):
-        made = make_plan(embeddings, batch_size=64, **options)
+        made = make_plan(embeddings, batch_size=64, coverage="partition", **options)
         return batchplan.evaluate(made, embeddings, random_trials=2).loss_train
 
     by_candidates = [loss(candidate_rows=count) for count in (50, 150, 500)]
@@ -103,7 +149,7 @@ def test_independent_batches_can_be_evaluated(make):
         ({"progress": 1.5}, "progress: got 1.5, expected a finite number from 0 to 1"),
         ({"progress": float("nan")}, "progress: got nan"),
         ({"walk": "levy"}, "walk: got 'levy', expected rwr or rw or bfs"),
-        ({"coverage": "all"}, "coverage: got 'all', expected partition or independent"),
+        ({"coverage": "all"}, "coverage: got 'all', expected independent or complete or partition"),
     ],
 )
 def test_refusals(make, options, says):
@@ -117,7 +163,7 @@ def test_too_little_memory(make):
         make_plan(make(90), memory=1_000_000)
 
 
-@pytest.mark.parametrize("coverage", ["partition", "independent"])
+@pytest.mark.parametrize("coverage", ["partition", "complete", "independent"])
 def test_plans_say_how_their_batches_are_ordered(coverage):
     rows = np.random.default_rng(0).standard_normal((40, 4)).astype(np.float32)
     plan = batchplan.plan(

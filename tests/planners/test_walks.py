@@ -1,10 +1,12 @@
 """Walks against a walker in plain Python that draws the same numbers, and on awkward graphs."""
 
+import random
+
 import numpy as np
 import pytest
 
 from batchplan.planners.rwr import walks
-from batchplan.planners.rwr.walks import PATIENCE, Walker, disjoint, independent
+from batchplan.planners.rwr.walks import PATIENCE, Walker, complete, disjoint, independent
 from tests.graph.test_proximity import mix
 
 MASK = (1 << 64) - 1
@@ -31,15 +33,15 @@ class Plain:
 
     def stray(self, taken):
         order = self.walker.order.tolist()
-        n, place = len(order), 0
+        n, place = len(order), self.place
         if self.sampling:
             place = int(self.number() * n)
         while order[place % n] in taken:
             place += 1
         return order[place % n]
 
-    def batch(self, size, index, taken, sampling):
-        self.sampling, self.drawn = sampling, 0
+    def batch(self, size, index, taken, sampling, place=0):
+        self.sampling, self.drawn, self.place = sampling, 0, place
         self.own = mix(int(self.walker.key) ^ mix((index + GOLDEN) & MASK))
         taken = set(taken)
         found = [self.stray(taken)]
@@ -65,6 +67,14 @@ class Plain:
             taken.add(row)
             here, misses = row, 0
         return found
+
+    def complete(self, size, wanted):
+        """Batches whose first row is the next that none has had; and the rows in none."""
+        found, order = [], self.walker.order.tolist()
+        while len(set(found)) < wanted:
+            place = next(i for i, row in enumerate(order) if row not in found)
+            found += self.batch(size, len(found) // size, (), False, place)
+        return found, [row for row in order if row not in found]
 
 
 def make_walker(graph, walk="rwr", restart=0.2, seed=0):
@@ -116,6 +126,34 @@ def test_batches_of_plain_python(walk, restart, n, k, size, short):
     expected = [row for index in range(9) for row in plain.batch(size, index, (), sampling=True)]
     found = sample(walker, size, 9)
     assert found.tolist() == expected
+
+    for wanted in (n - n % size, n):
+        rows, left = complete(walker, size, wanted, lambda _: None)
+        assert (rows.tolist(), left.tolist()) == Plain(walker).complete(size, wanted)
+        assert len({*rows.tolist(), *left.tolist()}) == n
+
+
+@pytest.mark.parametrize("restart", [0.2, 0.7])
+def test_batches_have_the_law_of_algorithm_3(restart):
+    """There, a restart is a step that adds no row. Here, it is drawn before each move."""
+    graph, draw = random_graph(8, 3), random.Random(0)
+
+    def algorithm_3(start):
+        found, here = [], start
+        while len(found) < 4:
+            if here not in found:
+                found.append(here)
+            here = start if draw.random() < restart else draw.choice(graph[here])
+        return found
+
+    expected, drawn = np.zeros((8, 8)), np.zeros((8, 8))
+    for start in range(8):
+        for _ in range(2000):
+            expected[start, algorithm_3(start)] += 1
+    for batch in sample(make_walker(graph, restart=restart), 4, 16_000).reshape(-1, 4):
+        drawn[batch[0], batch] += 1
+    expected, drawn = (one / one.diagonal()[:, None] for one in (expected, drawn))
+    np.testing.assert_allclose(drawn, expected, atol=0.06)  # 4 standard errors
 
 
 def star(n):

@@ -33,8 +33,11 @@ class RwrOptions(GuardOptions, PassOptions, PlannerOptions):
         "changes it linearly with --progress.",
     )
     progress: float = option(0.0, "Share of the training that is done.", ge=0, le=1)
-    coverage: Literal["partition", "independent"] = option(
-        "partition", "Every row once, or independent batches."
+    coverage: Literal["independent", "complete", "partition"] = option(
+        "independent",
+        "How batches cover an epoch. independent: N / B batches, each from all rows (the paper). "
+        "complete: each starts at a row that none has had, until all are met (its authors' code). "
+        "partition: every row once.",
     )
 
     def __post_init__(self) -> None:

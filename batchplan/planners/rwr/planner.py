@@ -12,7 +12,7 @@ from batchplan.graph.proximity import proximity_graph
 from batchplan.guard.guard import guard_of
 from batchplan.planners.common.draft import Draft
 from batchplan.planners.rwr.options import RwrOptions
-from batchplan.planners.rwr.walks import Walker, disjoint, independent
+from batchplan.planners.rwr.walks import Walker, complete, disjoint, independent
 from batchplan.runtime import Runtime
 
 _STARTS, _MOVES = 3, 4  # generator streams; 1 shuffles batches, 2 draws the candidates
@@ -28,8 +28,8 @@ def rwr(embeddings: Embeddings, options: RwrOptions, runtime: Runtime) -> Draft:
             candidates.
 
     Returns:
-        An order of the rows; or independent batches. The plan's metric is ``restart``, the
-        probability.
+        Batches that are samples; with ``coverage="partition"``, an order of the rows. The plan's
+        metric is ``restart``, the probability.
 
     Raises:
         InputError: options that do not fit the data, or a zero row under cosine.
@@ -50,13 +50,19 @@ def rwr(embeddings: Embeddings, options: RwrOptions, runtime: Runtime) -> Draft:
     key = runtime.generator(_MOVES).integers(2**64, dtype=np.uint64)
     returning = restart if options.walk == "rwr" else 0.0
     walker = Walker(graph.indices, order, key, options.walk == "bfs", returning)
-    offsets = None
-    if options.coverage == "independent":
-        count = -(-n // size)
-        offsets = size * np.arange(count + 1)
-        with runtime.stage("walk", count * size) as advance:
+    count = -(-n // size)
+    with runtime.stage("walk", count * size if options.coverage == "independent" else n) as advance:
+        if options.coverage == "independent":
             rows = independent(walker, size, count, advance)
-    else:
-        with runtime.stage("walk", n) as advance:
+        elif options.coverage == "complete":
+            wanted = n if options.tail == "pad" else n - n % size
+            rows, left = complete(walker, size, wanted, advance)
+            rows = np.append(rows, left) if options.tail == "keep" else rows
+        else:
             rows = disjoint(walker, size, advance)
-    return Draft(rows=rows, offsets=offsets, guard=guard, facts={"restart": restart})
+    offsets = None
+    if not options.makes_partition():
+        offsets = np.append(np.arange(0, len(rows), size), len(rows))
+    leftover = bool(len(rows) % size)
+    facts = {"restart": restart}
+    return Draft(rows=rows, offsets=offsets, leftover=leftover, guard=guard, facts=facts)

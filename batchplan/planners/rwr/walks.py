@@ -1,8 +1,8 @@
 """Collects batches by walks over a proximity graph (BatchSampler, KDD 2023, section 4.2).
 
-One loop fills a batch, for every kind of walk. It takes rows that are not marked as used. For
-independent batches, the marks are cleared after each batch. Every batch has its own random numbers,
-so that independent batches can be made in any order.
+One loop fills a batch, for every kind of walk. It takes rows that are not marked as used. If rows
+may be in several batches, the marks are cleared after each batch. Every batch has its own random
+numbers, so that independent batches can be made in any order.
 """
 
 from __future__ import annotations
@@ -84,6 +84,40 @@ def independent(
     for done in in_order(work, range(0, num_batches, _AT_ONCE)):
         advance(done)
     return rows
+
+
+def complete(
+    walker: Walker, batch_size: int, wanted: int, advance: Callable[[int], None]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Collect batches until enough rows are in one. Each starts at a random row that is in no
+    batch; its other rows may be in several. So does ``main.py`` of the authors' repository,
+    THUDM/BatchSampler.
+
+    Args:
+        walker: how to collect.
+        batch_size: rows of every batch, at most N.
+        wanted: number of distinct rows at which to stop.
+        advance: called with the number of rows that are in a batch for the first time.
+
+    Returns:
+        int64 (entries,), the rows of all batches, and int64 (left,), the rows in none, in random
+        order.
+    """
+    used, met = np.zeros((2, len(walker.order)), np.bool_)
+    reached = np.zeros(len(walker.order), np.int32)
+    batches: list[NDArray[np.int64]] = []
+    start = seen = 0
+    while seen < wanted:
+        while met[walker.order[start]]:
+            start += 1
+        batch = np.empty(batch_size, np.int64)
+        _collect(batch, batch_size, len(batches), walker, start, used, reached)
+        new = batch_size - int(met[batch].sum())
+        met[batch], used[batch], reached[batch] = True, False, 0
+        batches.append(batch)
+        seen += new
+        advance(new)
+    return np.concatenate(batches), walker.order[~met[walker.order]]
 
 
 @njit
