@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from batchplan import data, guard
 from batchplan.guard.options import OptionalGuardOptions
@@ -32,6 +33,9 @@ class ShuffledOptions(RandomOptions):
     """Options of `shuffled`."""
 
     epoch: int = option(0, "Epoch number, from 0. Each epoch has its own permutation.", ge=0)
+
+    def at_epoch(self, epoch: int, epochs: int | None) -> dict[str, Any]:
+        return {"epoch": epoch}
 
 
 def random(embeddings: data.Data, options: RandomOptions, runtime: Runtime) -> Draft:

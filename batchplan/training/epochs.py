@@ -57,8 +57,9 @@ class EpochPlans:
             the training starts to make the next plan, such as 0.1. The plan depends on the steps
             before, not on the time. The process uses half of the processors, and the CPU unless
             ``device`` names another one. None makes each plan when its epoch begins.
-        epochs: number of epochs of the run. None is planned ahead after the last one. Without it,
-            one more plan is begun, and given up when the run ends.
+        epochs: number of epochs of the run. Schedules such as ``restart="0.2:0.05"`` need it: they
+            end with the last epoch. None is planned ahead after that one. Without it, one more plan
+            is begun, and given up when the run ends.
         same: returns for each side, int64 (N,), the row whose vector each row shares, such as that
             of an equal text. Called in the process of rank 0 after the embedding.
         data: any text that names the data set. A run that resumes must pass the same.
@@ -120,7 +121,7 @@ class EpochPlans:
         self.folder, self.num_rows = no_url(folder), num_rows
         self._files = PlanFolder(self.folder, every, keep, self.rank, devices, timeout)
         self._planner = EpochPlanner(
-            files=self._files, planner=planner, num_rows=num_rows, seed=seed,
+            files=self._files, planner=planner, num_rows=num_rows, seed=seed, epochs=epochs,
             planned_epochs=planned_epochs, random_epochs=random_epochs, device=device,
             memory=Runtime.of(memory=memory).memory, options={**options, "world_size": devices},
         )  # fmt: skip

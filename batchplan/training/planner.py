@@ -34,8 +34,8 @@ class EpochPlanner:
 
     Args:
         files: the folder of the plans.
-        planner, num_rows, seed, planned_epochs, random_epochs, device, memory, options: see
-            `EpochPlans`; ``options`` with ``world_size``.
+        planner, num_rows, seed, epochs, planned_epochs, random_epochs, device, memory, options:
+            see `EpochPlans`; ``options`` with ``world_size``.
 
     Attributes:
         batching: how the rows of every plan are cut.
@@ -50,6 +50,7 @@ class EpochPlanner:
     planner: str
     num_rows: int
     seed: int
+    epochs: int | None
     planned_epochs: int | None
     random_epochs: int | None
     device: str
@@ -106,6 +107,7 @@ class EpochPlanner:
         ):
             count = self._mega_batches(embeddings, self._chosen)
             options |= {"mega_batches": count, "mega_batch_rows": None}
+        options |= self._chosen.at_epoch(self.files.first(epoch), self.epochs)
         options |= {"device": self.device, "memory": self.memory}
         made: Plan = plan(embeddings, planner=self.planner, seed=self._seed(epoch), **options)
         runtime = Runtime(self.device, self.memory, self._seed(epoch))
@@ -141,6 +143,11 @@ class EpochPlanner:
         kind = PLANNERS[planner].options
         check_names(options, kind, planner)
         chosen = kind(**options)
+        if clock := [name for name in chosen.at_epoch(0, self.epochs) if name in options]:
+            raise InputError(
+                f"{clock[0]}: got {options[clock[0]]!r:.80}, but each plan gets that of its epoch; "
+                "leave it out"
+            )
         if chosen.makes_table():
             raise InputError(f"{planner}: makes a table of negatives; pass as_batches=True")
         may_be_random = (

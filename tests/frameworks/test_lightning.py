@@ -59,13 +59,13 @@ def fit(data, folder, devices, *, model=None, epochs=2, resume=None, callbacks=(
     return model.seen
 
 
-def planned(folder, model, **options):
+def planned(folder, model, planner="random", **options):
     def embed(rows):
         assert not model.training
         return vectors(model.layer.weight.item(), rows)
 
     return PlannedData(
-        Rows(), folder=folder / "plans", embed=embed, planner="random", batch_size=4, **options
+        Rows(), folder=folder / "plans", embed=embed, planner=planner, batch_size=4, **options
     )
 
 
@@ -150,6 +150,14 @@ def test_plans_know_how_many_epochs_the_trainer_trains(epochs, known, tmp_path, 
     model = Model()
     fit(planned(tmp_path, model), tmp_path, 1, model=model, epochs=epochs, max_steps=1)
     assert asked == [known]
+
+
+def test_a_schedule_ends_with_the_last_epoch(tmp_path):
+    options = {"planner": "rwr", "restart": "0.2:0.05"}
+    train(tmp_path, 1, stop=3, **options)
+    train(tmp_path, 1, resume=True, **options)
+    plans = [Plan.load(tmp_path / "plans" / f"plan-000{epoch}.npz") for epoch in (0, 1)]
+    assert [plan.metadata.metrics["restart"] for plan in plans] == pytest.approx([0.2, 0.05])
 
 
 def plan(devices=1):

@@ -222,7 +222,8 @@ def test_by_default_the_first_of_several_epochs_is_random(
     planner, epochs, expected, tmp_path, saved, monkeypatch
 ):
     monkeypatch.setattr(f"{__name__}.FRESH", {})
-    trainer = make(tmp_path, saved, planner=planner, arguments=epochs)
+    options = {"restart": "0.2:0.05"} if planner == "rwr" else {}
+    trainer = make(tmp_path, saved, planner=planner, arguments=epochs, **options)
     embedded = []
     encode = trainer.model.encode
     monkeypatch.setattr(
@@ -231,6 +232,8 @@ def test_by_default_the_first_of_several_epochs_is_random(
     trainer.train()
     plans = [Plan.load(path) for path in plans_of(tmp_path)]
     assert [plan.metadata.planner for plan in plans] == expected
+    if planner == "rwr":  # its schedule ends with the last epoch that the arguments ask for
+        assert [plan.metadata.metrics["restart"] for plan in plans] == pytest.approx([0.2, 0.05])
     rows = [row for plan in plans for batch in plan for row in batch.tolist()]
     seen = [row for step in trainer.seen for row in step]
     assert seen == rows[: len(seen)]

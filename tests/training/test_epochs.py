@@ -164,6 +164,53 @@ def test_planned_epochs_that_are_refused(tmp_path, options):
         make(tmp_path, **{"planned_epochs": 3, **options})
 
 
+RWR = {"planner": "rwr", "candidate_rows": 20, "neighbors": 5}
+
+
+def restarts(plans, epochs):
+    """The restart probability of the plan of each epoch, as its walks used it."""
+    return [plans.for_epoch(epoch).metadata.metrics["restart"] for epoch in epochs]
+
+
+def test_a_schedule_follows_the_epochs(tmp_path):
+    """BatchSampler, section 5.3: from 0.2 in the first epoch to 0.05 in the last, evenly."""
+    options = {**RWR, "restart": "0.2:0.05", "epochs": 4}
+    plans = make(tmp_path, **options)
+    assert restarts(plans, (0, 1)) == pytest.approx([0.2, 0.15])
+    plans.end()
+    resumed = make(tmp_path, **options)
+    resumed.resume()
+    third = resumed.for_epoch(2)
+    vectors = Embeddings.from_arrays(Model()(np.arange(50)).astype(np.float16))
+    same = plan(vectors, batch_size=8, seed=2, restart=0.1, **RWR)
+    assert np.array_equal(third.rows, same.rows)
+    # A run that goes on for longer keeps the last value.
+    assert restarts(resumed, range(5)) == pytest.approx([0.2, 0.15, 0.1, 0.05, 0.05])
+    assert restarts(make(tmp_path / "one", **{**options, "epochs": 1}), [0]) == [0.2]
+    shared = make(tmp_path / "two", **options, every=2)
+    assert restarts(shared, range(4)) == pytest.approx([0.2, 0.2, 0.1, 0.1])
+
+
+def test_shuffled_plans_are_those_of_their_epoch(tmp_path):
+    plans = make(tmp_path, planner="shuffled", seed=7)
+    for epoch in (0, 3):
+        made = plan(np.ones((50, 4)), planner="shuffled", batch_size=8, seed=7 + epoch, epoch=epoch)
+        assert np.array_equal(plans.for_epoch(epoch).rows, made.rows)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({**RWR, "restart": "0.2:0.05"}, "restart: got 0.2:0.05, which changes with the epochs"),
+        ({**RWR, "progress": 0.5}, "progress: got 0.5, but each plan gets that of its epoch"),
+        ({"planner": "shuffled", "epoch": 1}, "epoch: got 1, but each plan gets that of its"),
+    ],
+)
+def test_options_that_follow_the_epochs_are_refused(tmp_path, options, says):
+    with pytest.raises(InputError, match=says):
+        make(tmp_path, **options)
+
+
 def test_epochs_may_share_a_plan(tmp_path):
     model = Model()
     plans = make(tmp_path, model, every=2, seed=7)

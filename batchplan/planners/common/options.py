@@ -52,6 +52,18 @@ class PlannerOptions(SimilarityOptions):
         """Return whether the planner makes a table of negatives instead of a plan."""
         return False
 
+    def at_epoch(self, epoch: int, epochs: int | None) -> dict[str, Any]:
+        """Return the options that follow the epochs of a training, as they are in one of them.
+
+        Args:
+            epoch: from 0.
+            epochs: number of epochs of the training; None if it is not known.
+
+        Raises:
+            InputError: the options depend on the number of epochs, which is not known.
+        """
+        return {}
+
     def batching(self) -> plans.Batching:
         """Return how the rows are cut into batches."""
         return plans.Batching(

@@ -50,6 +50,16 @@ class RwrOptions(GuardOptions, PassOptions, PlannerOptions):
     def makes_partition(self) -> bool:
         return self.coverage == "partition"
 
+    def at_epoch(self, epoch: int, epochs: int | None) -> dict[str, Any]:
+        if ":" not in self.restart:
+            return {"progress": 0.0}
+        if epochs is None:
+            raise InputError(
+                f"restart: got {self.restart}, which changes with the epochs, but their number is "
+                "not known; pass epochs, or one probability"
+            )
+        return {"progress": min(epoch / max(epochs - 1, 1), 1.0)}
+
     def restart_now(self) -> float:
         """The restart probability after ``progress`` of the training (section 5.3).
 
