@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from bisect import insort
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -48,7 +49,7 @@ class Pass:
     @property
     def steps(self) -> int:
         """Number of steps up to the last recorded step."""
-        return max(self.rows, default=-1) + 1
+        return next(reversed(self.rows), -1) + 1
 
     @cached_property
     def keys(self) -> dict[int, bytes]:
@@ -101,6 +102,7 @@ class Trace:
         with open_regular(path, "a trace") as stream:
             lines = stream.read().split(b"\n")
         passes: dict[int, Pass] = {}
+        epochs: list[int] = []  # of `passes`, rising
         last, started = (-1, -1), False
         for number, line in enumerate(lines, 1):
             try:
@@ -124,8 +126,11 @@ class Trace:
                 ) from None
             again = not ended and (epoch, step) <= last
             if again:
-                _forget(passes, (epoch, step))
-            here = passes.setdefault(epoch, Pass())
+                _forget(passes, epochs, (epoch, step))
+            if epoch not in passes:
+                passes[epoch] = Pass()
+                insort(epochs, epoch)
+            here = passes[epoch]
             if ended:
                 here.ended = True
                 continue
@@ -138,14 +143,17 @@ class Trace:
         return passes
 
 
-def _forget(passes: dict[int, Pass], place: tuple[int, int]) -> None:
-    """Remove the steps from this epoch and step on."""
-    for epoch in [epoch for epoch in passes if epoch >= place[0]]:
-        kept = {step: rows for step, rows in passes[epoch].rows.items() if (epoch, step) < place}
-        if kept:
-            passes[epoch] = Pass(kept, plans=passes[epoch].plans)
-        else:
-            del passes[epoch]
+def _forget(passes: dict[int, Pass], epochs: list[int], place: tuple[int, int]) -> None:
+    """Remove the steps from this epoch and step on, each from the end, so that a step that many
+    lines repeat takes no longer than others."""
+    while epochs and epochs[-1] >= place[0]:
+        own = passes[epochs[-1]]
+        own.begun, own.ended = 0, False
+        while own.rows and (epochs[-1], own.steps - 1) >= place:
+            own.rows.popitem()
+        if own.rows:  # of the epoch of the place, so that the others are before
+            break
+        del passes[epochs.pop()]
 
 
 def _row_numbers(value: Any) -> Int64Array:

@@ -15,6 +15,13 @@ from batchplan.errors import InputError
 from batchplan.plans.plan import Plan
 
 _SHOWN = 12  # rows of a batch, or epochs
+# A verdict has all epochs and steps up to the last, and a line of a trace may claim any. Nothing
+# trains so that more are missing, whatever the trace: epochs, and steps for each that is there.
+_MOST_ABSENT, _MOST_MISSING, _MISSING_EACH = 100, 1 << 22, 100
+_TOO_FEW = (
+    "which are too few to compare; give the plans and the trace of one run, and the number of its "
+    "epochs with --epochs"
+)
 
 
 @dataclass(frozen=True)
@@ -130,7 +137,7 @@ def verify(
         partial: whether the run may go on, so that steps may be missing at the end.
 
     Raises:
-        InputError: no plan is for an epoch of the trace.
+        InputError: no plan is for an epoch of the trace, or nearly all of its steps are missing.
     """
     seen = sorted(set().union(*trace.ranks))
     epoch, step = trace.begun
@@ -142,6 +149,8 @@ def verify(
             f"plans: got those from epoch {min(plans)} on, but the trace ends with epoch {last}; "
             "give the plans of the epochs that were trained"
         )
+    if epochs is None and len(judged) > len(seen) + _MOST_ABSENT:
+        raise InputError(f"trace: got {len(seen):,} epochs of {last + 1:,}, {_TOO_FEW}")
     dealt = {number: Dealt(plan, len(trace.ranks)) for number, plan in plans.items()}
     compared = []
     for number in judged:
@@ -158,8 +167,23 @@ def verify(
                 partial=partial,
             )
         )
+    _require_proportion(compared)
     skipped = [number for number in seen if number < min(plans)]
     return Verdict(compared, _findings(compared), _first(compared), skipped)
+
+
+def _require_proportion(epochs: list[Epoch]) -> None:
+    """Refuse a trace of which nearly all is missing, as it would take out of proportion to its
+    size; raises InputError."""
+    steps = [
+        max(*map(len, epoch.dealt.keys), *(run.steps for run in epoch.passes)) - epoch.first
+        for epoch in epochs
+    ]
+    claimed = sum(steps) * epochs[0].devices
+    recorded = sum(len(run.rows) for epoch in epochs for run in epoch.passes)
+    planned = max(len(epoch.dealt.plan) for epoch in epochs)
+    if claimed > _MOST_MISSING + _MISSING_EACH * (recorded + planned):
+        raise InputError(f"trace: got {recorded:,} steps of {claimed:,}, {_TOO_FEW}")
 
 
 def _findings(epochs: list[Epoch]) -> dict[Cause, list[tuple[int, str]]]:

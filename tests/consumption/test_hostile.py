@@ -3,8 +3,12 @@
 import json
 import os
 import tempfile
+import time
+import tracemalloc
+from contextlib import suppress
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -57,3 +61,49 @@ def test_made_up_lines(which, ranks, partial, changes):
     assert (verdict.first is None) == verdict.exact
     assert len(verdict.epochs) < 1100
     assert verdict.steps < len(verdict.epochs) * 4 * 12 + 4 * len(files) * 2**21
+
+
+STEPS = 2000
+BENIGN = [(0, step) for step in range(2 * STEPS)]
+TRACES = {
+    "the last step again and again": [(0, min(step, STEPS - 1)) for step in range(2 * STEPS)],
+    "back to the first, and the last": [(0, (step % 2) * (step + 1)) for step in range(2 * STEPS)],
+    "each from the last": [(0, 2 * STEPS - step) for step in range(2 * STEPS)],
+    "an epoch for each, and the last": [(min(step, STEPS - 1), 0) for step in range(2 * STEPS)],
+    "the last of all": [*BENIGN[: 2 * STEPS - 1], (0, (1 << 24) - 2)],
+    "in the last epoch": [*BENIGN[: 2 * STEPS - 1], ((1 << 16) - 1, (1 << 24) - 2)],
+    "a few, and the last of all": [(0, 0), (0, (1 << 24) - 2)] * 9,
+    "many last ones": [(epoch, (1 << 24) - 2) for epoch in range(300)],
+    "one of each hundred": [(epoch, 0) for epoch in range(0, 1 << 16, 100)],
+}
+
+
+def taken(folder, places):
+    """Seconds of the processor for a trace of these places, and bytes that it needed."""
+    folder.mkdir()
+    lines = [json.dumps({"epoch": e, "step": s, "rows": list(range(8))}) + "\n" for e, s in places]
+    (folder / "trace.0.jsonl").write_text("".join(lines))
+    began = time.process_time()
+    tracemalloc.start()
+    with suppress(InputError):
+        json.dumps(verify(PLANS, Trace(folder)).to_dict())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return time.process_time() - began, peak
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_time_and_memory_in_proportion(name, tmp_path):
+    usual, most = taken(tmp_path / "usual", BENIGN)
+    seconds, bytes_ = taken(tmp_path / "hostile", TRACES[name])
+    assert seconds < 10 * usual + 0.5
+    assert bytes_ < 4 * most + (16 << 20)
+
+
+def test_a_trace_that_lacks_nearly_all_is_refused(tmp_path):
+    folder = write(tmp_path / "trace", [parts_of(PLANS[0])])
+    with open(folder / "trace.0.jsonl", "a") as stream:
+        stream.write('{"epoch": 65535, "step": 16777214, "rows": [1]}\n')
+    with pytest.raises(InputError, match="too few to compare; give the plans and the trace of one"):
+        verify(PLANS, Trace(folder))
+    assert len(verify(PLANS, Trace(folder), epochs=2).epochs) == 2
