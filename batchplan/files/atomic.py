@@ -1,8 +1,8 @@
 """Replaces files: each is absent, complete and old, or complete and new at any moment.
 
 New content is first written next to its target, under a hidden name. When all content is on disk,
-the files are renamed one by one. So a writer of several files that is killed between two renames
-leaves some old and some new.
+the files are renamed one by one; an error puts the old ones back. So only a writer of several files
+that is killed between two renames leaves some old and some new.
 """
 
 import os
@@ -51,15 +51,47 @@ def write_files(contents: Mapping[Path, Writer | bytes]) -> None:
                 stream.flush()
                 os.fsync(stream.fileno())
         with signals_deferred():
-            for path, target in targets.items():
-                with output_errors(path, _PARTLY):
-                    os.replace(staged[path], target)
-            for folder in {target.parent for target in targets.values()}:
-                sync_folder(folder)
+            _put_in_place({path: (staged[path], target) for path, target in targets.items()})
     finally:  # also after an interrupt
         with signals_deferred():
             for path in staged.values():
                 remove(path)
+
+
+def _put_in_place(files: Mapping[Path, tuple[Path, Path]]) -> None:
+    """Rename files to their targets. After an error, put back what was there.
+
+    Args:
+        files: by the path for messages, the new file and its target.
+    """
+    kept: dict[Path, Path | None] = {}  # other names of the old files, by target
+    try:
+        for new, target in files.values():
+            kept[target] = new.with_name(f"{new.name}.old.tmp") if target.exists() else None
+        for target, old in kept.items():
+            with suppress(OSError):  # some file systems have no links
+                os.link(target, old) if old else None
+        for path, (new, target) in files.items():
+            try:
+                os.replace(new, target)
+            except OSError:
+                mixed = [target for target, old in kept.items() if not _put_back(target, old)]
+                with output_errors(path, _PARTLY if mixed else _UNCHANGED):
+                    raise
+    finally:
+        for folder in {target.parent for target in kept}:
+            sync_folder(folder)
+        for old in filter(None, kept.values()):
+            remove(old)
+
+
+def _put_back(target: Path, old: Path | None) -> bool:
+    """Give a target its old content, or remove it if it had none; False if that failed."""
+    try:
+        os.replace(old, target) if old else target.unlink(missing_ok=True)
+    except OSError:
+        return False
+    return True
 
 
 def make_folder(path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-OPERATIONS = ("open", "write", "fsync", "fchmod", "replace", "unlink", "mkdir")
+OPERATIONS = ("open", "write", "fsync", "fchmod", "link", "replace", "unlink", "mkdir")
 KILLED = 99  # status of a process that ended in the middle of an operation
 
 
@@ -73,7 +73,7 @@ class Injector:
         self._fault = Fault("short")
         self.seen = 0
         self.fired = 0
-        for name in ("fsync", "fchmod", "replace", "unlink", "mkdir"):
+        for name in ("fsync", "fchmod", "link", "replace", "unlink", "mkdir"):
             monkeypatch.setattr(os, name, self._failing(name, getattr(os, name)))
         monkeypatch.setattr(os, "open", self._failing("open", os.open))
         monkeypatch.setattr(builtins, "open", self._open_function(builtins.open))
