@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from batchplan.planners import mine_negatives, plan
     from batchplan.plans import Plan
     from batchplan.plans.negatives import Negatives
-    from batchplan.quality import Evaluation, evaluate, evaluate_candidates
+    from batchplan.quality import Evaluation, evaluate, evaluate_candidates, evaluate_negatives
     from batchplan.refinement import refine
     from batchplan.runtime import Runtime
 
@@ -46,6 +46,7 @@ __all__ = [
     "embed",
     "evaluate",
     "evaluate_candidates",
+    "evaluate_negatives",
     "load_embeddings",
     "mine_negatives",
     "plan",

@@ -212,6 +212,8 @@ class ScnsKeywords(TableKeywords, total=False):
     scns_temperature: float
     per_row: int
     label_column: str | None
+    class_embeddings: str | None
+    mixup_beta: float | None
 
 
 class RwrKeywords(GuardKeywords, PassKeywords, PlannerKeywords, total=False):
@@ -267,6 +269,8 @@ class AnyPlannerKeywords(TypedDict, total=False):
     top_k: int
     scns_temperature: float
     label_column: str | None
+    class_embeddings: str | None
+    mixup_beta: float | None
     candidate_rows: int
     walk: Literal["rwr", "rw", "bfs"]
     restart: str

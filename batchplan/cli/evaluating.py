@@ -21,7 +21,7 @@ from batchplan.options import option
 from batchplan.text import one_line
 
 if TYPE_CHECKING:  # these load numpy
-    from batchplan.quality import Evaluation, ListedEvaluation
+    from batchplan.quality import Evaluation, ListedEvaluation, NegativesEvaluation
     from batchplan.quality.verdict import Verdict
 
 _SHOWN = 3  # mined negatives that are likely false; JSON has more
@@ -43,7 +43,7 @@ def evaluate(
     everything: bool = option(False, "Show all metrics.", "--all"),
     json: bool = JSON,
 ) -> None:
-    """Measure a plan, and say whether to train on it.
+    """Measure a plan, and say whether to train on it; or a table of negatives.
 
     Compares the loss with that of random batches, of all rows at once, and of an oracle that gives
     each row its hardest negatives. The verdict leaves out likely false negatives. docs/metrics.md
@@ -55,6 +55,7 @@ def evaluate(
     """
     from batchplan import quality
     from batchplan.cli.console import print_facts
+    from batchplan.plans.negatives import Negatives, is_negatives
 
     listed = measuring.session.candidates is not None
     if listed and measuring.group_column:
@@ -62,6 +63,11 @@ def evaluate(
             "candidates: given with a column of groups, which needs vectors; leave it out"
         )
     with measuring.session.opened(embeddings or []) as (data, runtime, _):
+        if is_negatives(plan):
+            table = Negatives.load(plan)
+            table.require_match(data.num_rows, getattr(data, "fingerprint", None))
+            mined = quality.evaluate_negatives(table)
+            return print_json(mined.to_dict()) if json else print_facts(_table_facts(mined))
         loaded = load_plan(plan, batch_size, data.num_rows)
         if listed:
             found = quality.evaluate_candidates(loaded, data, **vars(measuring.options))
@@ -119,6 +125,21 @@ def _likely_false(evaluation: Evaluation, text: dict[str, str]) -> Facts:
     ]
     if lines:
         yield "the most similar of them", "\n".join(lines)
+
+
+def _table_facts(found: NegativesEvaluation) -> Facts:
+    seen = found.coverage
+    yield "negatives", f"{found.negatives_per_anchor} for each of {found.num_anchors:,} rows"
+    yield (
+        "rows among them",
+        f"{seen.rows_seen:,} ({seen.share_seen:.1%}), none more than {seen.most_repeated:,} times",
+    )
+    drawn = "" if found.drawn is None else f", {found.drawn:,.0f} by their probabilities"
+    yield (
+        "draws to see all of a row",
+        f"{found.uniform_draws:,.0f} uniform ones, or {found.uniform_batches:,.0f} random batches"
+        + drawn,
+    )
 
 
 def _listed_facts(found: ListedEvaluation) -> Facts:

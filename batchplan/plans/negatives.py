@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from batchplan.errors import InputError
 from batchplan.files.atomic import write_files
@@ -22,10 +23,11 @@ from batchplan.plans.formats.parquet import NEGATIVES_KEY, has_metadata, ids_fro
 from batchplan.plans.metadata import PlanMetadata
 from batchplan.plans.output import check_output
 from batchplan.plans.validation import check_range
-from batchplan.typing import Int64Array
+from batchplan.typing import Float32Array, Int64Array
 
 _SUFFIX = ".parquet"
 _ROW_GROUP = 1 << 16
+_DTYPES = {"anchors": "<i8", "negatives": "<i8", "probabilities": "<f4", "mixup": "<f4"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,19 +39,25 @@ class Negatives:
         negatives: int64 (n, M), M distinct rows per anchor, never the anchor itself, read-only.
         metadata: how the table was made and for which data. ``batch_size`` is the option, and
             ``partitions_rows`` is False.
+        probabilities: float32 (n, M), the probability of each negative in a single draw for its
+            anchor; None if they were not drawn.
+        mixup: float32 (n, M), coefficients nu from 0 to 1 of pseudo negatives: nu times the vector
+            of the negative plus 1 - nu times that of the anchor's positive; None without any.
 
     Raises:
         InputError: shapes that do not fit, a row out of range, a repeated anchor, a negative that
-            is its own anchor or repeated.
+            is its own anchor or repeated, a probability or coefficient outside 0 to 1.
     """
 
     anchors: Int64Array
     negatives: Int64Array
     metadata: PlanMetadata
+    probabilities: Float32Array | None = None
+    mixup: Float32Array | None = None
 
     def __post_init__(self) -> None:
-        for name in ("anchors", "negatives"):
-            view = np.ascontiguousarray(getattr(self, name), np.int64).view()
+        for name, values in self._arrays().items():
+            view = np.ascontiguousarray(values, _DTYPES[name]).view()
             view.flags.writeable = False
             object.__setattr__(self, name, view)
         anchors, rows, num_rows = self.anchors, self.negatives, self.metadata.num_rows
@@ -68,6 +76,17 @@ class Negatives:
         for wrong, problem in ((own, "is its own negative"), (twice, "has a negative twice")):
             if wrong.any():
                 raise InputError(f"negatives: row {anchors[wrong.argmax()]} {problem}; plan again")
+        for name in ("probabilities", "mixup"):
+            shares = getattr(self, name)
+            if shares is not None and (
+                shares.shape != shape or not ((shares >= 0) & (shares <= 1)).all()
+            ):
+                raise InputError(f"negatives, {name}: expected a number from 0 to 1 for each")
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that the table has, by name."""
+        named = {name: getattr(self, name) for name in _DTYPES}
+        return {name: values for name, values in named.items() if values is not None}
 
     @property
     def per_anchor(self) -> int:
@@ -81,10 +100,9 @@ class Negatives:
     def digest(self) -> str:
         """SHA-256 over names, shapes and values."""
         hasher = hashlib.sha256()
-        for name in ("anchors", "negatives"):
-            values = getattr(self, name)
+        for name, values in self._arrays().items():
             hasher.update(f"{name} {values.shape}".encode())
-            hasher.update(values.astype("<i8", copy=False).data)
+            hasher.update(values.astype(_DTYPES[name], copy=False).data)
         return hasher.hexdigest()
 
     def save(
@@ -97,8 +115,8 @@ class Negatives:
     ) -> None:
         """Write the table as Parquet; the same table gives the same bytes.
 
-        Columns: ``row`` int64, ``negatives`` fixed_size_list<int64>, and ``id`` of the anchor
-        if there are ids.
+        Columns: ``row`` int64, ``negatives`` fixed_size_list<int64>, ``probabilities`` and
+        ``mixup`` fixed_size_list<float> if any, and ``id`` of the anchor if there are ids.
 
         Args:
             path: a file with the suffix ``.parquet``.
@@ -111,11 +129,10 @@ class Negatives:
             OutputError: writing failed; existing files are unchanged.
         """
         check_table_output(path, force=force, inputs=inputs)
-        flat = pa.array(self.negatives.ravel())
-        columns: dict[str, Any] = {
-            "row": self.anchors,
-            "negatives": pa.FixedSizeListArray.from_arrays(flat, self.per_anchor),
-        }
+        columns: dict[str, Any] = {"row": self.anchors}
+        for name, values in [*self._arrays().items()][1:]:
+            flat = pa.array(values.ravel())
+            columns[name] = pa.FixedSizeListArray.from_arrays(flat, self.per_anchor)
         if ids is not None:
             columns["id"] = ids_from(ids, self.metadata.num_rows).take(pa.array(self.anchors))
         document = document_bytes({**self.metadata.to_dict(), "digest": self.digest})
@@ -138,11 +155,11 @@ class Negatives:
                     f"{path}: is not a table of negatives, as the planners scns and hardneg write; "
                     "is it a plan or embeddings?"
                 )
-            columns = file.read(columns=["row", "negatives"])
+            columns = file.read(columns=["row", "negatives", "probabilities", "mixup"])
         document = parse_document(stored, str(path))
         metadata = PlanMetadata.from_dict(document, where=str(path))
         try:
-            table = cls(*_arrays(columns), metadata)
+            table = cls(**_arrays(columns), metadata=metadata)
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
         if document.get("digest") != table.digest:
@@ -188,23 +205,28 @@ def check_table_output(
     check_output(path, force=force, inputs=inputs)
 
 
-def _arrays(table: pa.Table) -> tuple[Int64Array, Int64Array]:
-    """Return the anchors (n,) and their negatives (n, M).
+def _arrays(table: pa.Table) -> dict[str, NDArray[Any]]:
+    """Return the arrays of the columns, by the names of `Negatives`.
 
     Raises:
         InputError: other columns than `Negatives.save` writes, or nulls.
     """
     kinds = table.schema.types
     size = next((kind.list_size for kind in kinds if isinstance(kind, pa.FixedSizeListType)), 1)
-    expected = pa.schema({"row": pa.int64(), "negatives": pa.list_(pa.int64(), size)})
+    lists, optional = pa.list_(pa.int64(), size), pa.list_(pa.float32(), size)
+    known = {"row": pa.int64(), "negatives": lists, "probabilities": optional, "mixup": optional}
+    there = {name: known[name] for name in known if name in table.column_names[2:]}
+    expected = pa.schema({"row": pa.int64(), "negatives": lists, **there})
     if not table.schema.equals(expected):
         got = ", ".join(f"{field.name} {field.type}" for field in table.schema) or "neither"
         raise InputError(
-            f"got {got}, expected the columns row int64 and negatives fixed_size_list<int64>; plan "
-            "again"
+            f"got {got}, expected the columns row int64 and negatives fixed_size_list<int64>, and "
+            "probabilities and mixup fixed_size_list<float> if any; plan again"
         )
-    anchors, lists = (column.combine_chunks() for column in table.columns)
-    rows = lists.flatten()
-    if anchors.null_count or lists.null_count or rows.null_count:
-        raise InputError("got nulls in row or negatives, expected none; plan again")
-    return anchors.to_numpy(), rows.to_numpy().reshape(len(lists), size)
+    columns = [column.combine_chunks() for column in table.columns]
+    flat = [columns[0], *(column.flatten() for column in columns[1:])]
+    if any(column.null_count for column in (*columns, *flat)):
+        raise InputError(f"got nulls in {', '.join(table.column_names)}, expected none; plan again")
+    anchors, *others = (column.to_numpy() for column in flat)
+    named = zip(table.column_names[1:], others, strict=True)
+    return {"anchors": anchors, **{name: values.reshape(-1, size) for name, values in named}}

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 from batchplan.lazy import lazily
 
 if TYPE_CHECKING:
+    from batchplan.quality.coupons import NegativesEvaluation as NegativesEvaluation
+    from batchplan.quality.coupons import evaluate_negatives as evaluate_negatives
     from batchplan.quality.coverage import Coverage as Coverage
     from batchplan.quality.evaluation import Evaluation as Evaluation
     from batchplan.quality.evaluation import GuardReport as GuardReport

@@ -32,7 +32,7 @@ def qap_objective(measured: Measured) -> float:
 
 
 def bottleneck(measured: Measured) -> float | None:
-    """Return the smallest min(s_ij, s_ji) of two rows of a batch (theorem 4.1), if there are any."""
+    """Return the smallest min(s_ij, s_ji) of two rows of a batch (theorem 4.1), if any."""
     least = min(float(way.least.min()) for way in measured.inside)
     return measured.temperature * least if np.isfinite(least) else None
 

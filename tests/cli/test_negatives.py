@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from batchplan import evaluate_negatives
 from batchplan.plans import Plan
 from batchplan.plans.negatives import Negatives
 
@@ -39,6 +40,18 @@ def test_ids_and_json(parquet, done):
     document = json.loads(done("hardneg", parquet, "-b", 8, "--json").stdout)
     assert (document["num_anchors"], document["negatives_per_anchor"]) == (48, 1)
     assert "id" in pq.read_schema("negatives.parquet").names
+
+
+def test_evaluate_measures_a_table(npy, done, refused):
+    done("scns", *npy, "-b", 8, "--per-row", 3, "--mixup-beta", 0.5)
+    table = Negatives.load("negatives.parquet")
+    assert table.mixup.shape == table.probabilities.shape == (48, 3)
+    found = json.loads(done("evaluate", "negatives.parquet", *npy, "--json").stdout)
+    assert found == evaluate_negatives(table).to_dict()
+    assert "3 for each of 48 rows" in done("evaluate", "negatives.parquet", *npy).stdout
+    np.save("other.npy", np.eye(48, dtype=np.float32))
+    said = refused("evaluate", "negatives.parquet", "other.npy", "--single")
+    assert "negatives: made for data with fingerprint" in said
 
 
 def test_only_parquet_holds_a_table(npy, refused, done):

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from scipy.stats import chisquare
+from scipy.stats import chisquare, kstest
 
 from batchplan import InputError, mine_negatives, plan
 from batchplan.data import Embeddings
@@ -51,6 +51,8 @@ def test_first_draws_are_the_softmax(make):
         for seed in range(SEEDS)
     ]
     check_frequencies(np.stack([one.negatives[:, 0] for one in tables]), share)
+    expected = np.take_along_axis(share, tables[0].negatives, axis=1)
+    np.testing.assert_allclose(tables[0].probabilities, expected, rtol=1e-4)
     # The second draw is by the same shares, without the row drawn first.
     second = (
         share[:, None, :] * (1 - np.eye(12)) * (share / (1 - share + 1e-300))[:, :, None]
@@ -112,6 +114,37 @@ def test_class_level(make, tmp_path):
                 "scns_temperature": 0.3, "per_row": 2}  # fmt: skip
     tables = [make_table(embeddings, seed=seed, **options) for seed in range(SEEDS)]
     check_frequencies(np.stack([one.negatives[:, 0] for one in tables]), share)
+    expected = np.take_along_axis(share, tables[0].negatives, axis=1)
+    np.testing.assert_allclose(tables[0].probabilities, expected, rtol=1e-4)
+
+
+def test_class_embeddings(make, tmp_path):
+    """Vectors of the classes, of their own dimension, in the order in which labels first appear."""
+    embeddings = make(12)
+    codes = np.array([0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 2])
+    table = columns(tmp_path / "rows.parquet", label=pa.array(list("dbca")).take(pa.array(codes)))
+    vectors = np.random.default_rng(0).standard_normal((4, 5)).astype(np.float32)
+    np.save(file := tmp_path / "classes.npy", vectors)
+    share = distribution(Embeddings.from_arrays(vectors), 2, 0.3, np.zeros((4, 4), bool))
+    share = share[codes][:, codes] / np.bincount(codes)[codes]
+    options = {"level": "class", "label_column": "label", "label_table": table, "per_row": 2,
+               "top_k": 2, "scns_temperature": 0.3}  # fmt: skip
+    found = make_table(embeddings, class_embeddings=str(file), **options)
+    expected = np.take_along_axis(share, found.negatives, axis=1)
+    np.testing.assert_allclose(found.probabilities, expected, rtol=1e-4)
+    np.save(file, vectors[:3])
+    with pytest.raises(InputError, match="class embeddings: got 3 rows, expected 4: one for each"):
+        make_table(embeddings, class_embeddings=str(file), **options)
+
+
+def test_coefficients_of_latent_mixup(make):
+    """Equation 8: nu by Beta(b, b), with the same negatives as without."""
+    embeddings = make(400)
+    plain, mixed = make_table(embeddings), make_table(embeddings, mixup_beta=0.4)
+    assert plain.mixup is None
+    assert np.array_equal(plain.negatives, mixed.negatives)
+    assert mixed.mixup.shape == (400, 10)
+    assert kstest(mixed.mixup.ravel(), "beta", (0.4, 0.4)).pvalue > 1e-4
 
 
 def test_what_is_drawn_when_a_class_has_no_row_left():
@@ -152,6 +185,9 @@ def test_temperature_and_seed(make):
         ({"per_row": 101}, "per row: got 101 negatives, expected at most top_k, 100"),
         ({"scns_temperature": 0.0}, "scns temperature: got 0.0, expected a finite number above 0"),
         ({"level": "class"}, "level: class needs classes"),
+        ({"class_embeddings": "a.npy"}, "class embeddings: given without --level class"),
+        ({"mixup_beta": float("inf")}, "mixup beta: got inf"),
+        ({"mixup_beta": 1, "as_batches": True}, "mixup beta: a plan has no coefficients"),
         ({"level": "row"}, "level: got 'row', expected instance or class"),
         ({"label_table": "a.parquet"}, "label table: given without --group-column"),
     ],

@@ -17,6 +17,10 @@ METADATA = PlanMetadata(
 )
 
 LISTS = pa.list_(pa.int64(), 2)
+DRAWN = {
+    "probabilities": [[0.5, 0.25], [1, 0.0], [0.1, 0.2]],
+    "mixup": [[0.5, 0], [1, 0.3], [0.7, 0.2]],
+}
 
 
 def table(**changes):
@@ -28,16 +32,17 @@ def table(**changes):
     return Negatives(**parts | changes)
 
 
+@pytest.mark.parametrize("drawn", [{}, DRAWN])
 @pytest.mark.parametrize("group", [2, 100])
-def test_round_trip(tmp_path, monkeypatch, group):
+def test_round_trip(tmp_path, monkeypatch, group, drawn):
     monkeypatch.setattr(negatives, "_ROW_GROUP", group)
-    made = table()
+    made = table(**drawn)
     made.save(tmp_path / "a.parquet")
     made.save(tmp_path / "b.parquet")
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
     loaded = Negatives.load(tmp_path / "a.parquet")
     assert loaded.metadata == made.metadata
-    for name in ("anchors", "negatives"):
+    for name in ("anchors", "negatives", *drawn):
         one, other = getattr(made, name), getattr(loaded, name)
         assert one.dtype == other.dtype
         assert np.array_equal(one, other)
@@ -68,6 +73,9 @@ def test_columns(tmp_path):
         ({"anchors": [0, 1, 1]}, "an anchor occurs twice"),
         ({"anchors": [0, 1]}, r"got shape \(3, 2\) for 2 anchors"),
         ({"negatives": [[], [], []]}, r"got shape \(3, 0\)"),
+        ({"probabilities": [[0.5, 0.2], [1, 1.5], [0, 0]]}, "probabilities: expected a number"),
+        ({"probabilities": [[0.5], [1], [0]]}, "probabilities: expected a number"),
+        ({"mixup": [[0.5, np.nan], [1, 1], [0, 0]]}, "mixup: expected a number"),
     ],
 )
 def test_checked_when_made(changes, says):
@@ -99,11 +107,11 @@ def rewrite(path, **columns):
 @pytest.mark.parametrize(
     ("columns", "says"),
     [
-        ({"negatives": None}, "got row int64, expected the columns row int64 and negatives"),
+        ({"negatives": None}, "got row int64, .*expected the columns row int64 and negatives"),
         ({"negatives": pa.array([[1], [0, 4, 2], [3, 2]])}, "negatives list<.*, expected"),
         ({"negatives": pa.array([[1, 2], None, [3, 2]], LISTS)}, "got nulls"),
         ({"negatives": pa.array([[1, 2], [0, None], [3, 2]], LISTS)}, "got nulls"),
-        ({"negatives": pa.array([1, 2, 3])}, "negatives int64, expected"),
+        ({"negatives": pa.array([1, 2, 3])}, "negatives int64, .*expected"),
         (
             {"negatives": pa.array([[1.0, 2], [0, 4], [3, 2]], pa.list_(pa.float64(), 2))},
             "negatives fixed_size_list<.*double>.*, expected",
@@ -112,11 +120,14 @@ def rewrite(path, **columns):
         ({"row": pa.array([0, 1, 3])}, "row 3 is its own negative"),
         ({"row": pa.array([1, 2, 4])}, "own negative|digest"),
         ({"negatives": pa.array([[2, 1], [0, 4], [3, 2]], LISTS)}, "the digest differs"),
+        ({"mixup": None}, "the digest differs"),
+        ({"mixup": pa.array([[0.5, None], [1, 1], [0, 0]], pa.list_(pa.float32(), 2))}, "nulls"),
+        ({"mixup": pa.array([1.0, 2, 3])}, "mixup double, expected"),
     ],
 )
 def test_edited_files(tmp_path, columns, says):
     path = tmp_path / "a.parquet"
-    table().save(path)
+    table(**DRAWN).save(path)
     rewrite(path, **columns)
     with pytest.raises(InputError, match=says) as error:
         Negatives.load(path)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from batchplan.guard.guard import Guard
+    from batchplan.typing import Float32Array
 
 Facts = Mapping[str, Any]
 
@@ -46,7 +47,10 @@ class Mined:
     Attributes:
         negatives: int64 (n, M), those of each anchor.
         anchors: int64 (n,), the rows that have negatives; None for all N.
+        probabilities, mixup: see `batchplan.Negatives`.
     """
 
     negatives: ArrayLike
     anchors: ArrayLike | None = None
+    probabilities: Float32Array | None = None
+    mixup: Float32Array | None = None

@@ -71,6 +71,8 @@ def finish_table(
         np.arange(len(negatives)) if mined.anchors is None else np.asarray(mined.anchors),
         negatives,
         metadata,
+        mined.probabilities,
+        mined.mixup,
     )
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from batchplan.data import Embeddings
+from batchplan.data import Embeddings, load_embeddings
 from batchplan.data.rows import load_rows
 from batchplan.errors import InputError
 from batchplan.kernels import njit
@@ -12,7 +12,7 @@ from batchplan.planners.common.anchors import require_enough
 from batchplan.planners.scns.options import ScnsOptions
 from batchplan.planners.scns.rows import DRAWS
 from batchplan.runtime import Runtime
-from batchplan.typing import Float64Array, Int64Array
+from batchplan.typing import Float32Array, Float64Array, Int64Array
 
 _ROWS_AT_ONCE, _BLOCK = 4096, 1 << 15
 _TRIES = 32  # rejected draws from a class before its allowed rows are listed
@@ -21,7 +21,7 @@ _SPARE = 8  # further draws for batches, which skip negatives that they have alr
 
 def draw_from_classes(
     embeddings: Embeddings, options: ScnsOptions, runtime: Runtime, apart: list[NDArray[np.int64]]
-) -> Int64Array:
+) -> tuple[Int64Array, Float32Array]:
     """Draw distinct negatives of each row: first a similar class, then a random row of that class.
 
     If the row is in the group of the anchor, or was drawn before, another is drawn from the same
@@ -34,11 +34,12 @@ def draw_from_classes(
         apart: codes (N,) of classes, and of groups if there are any.
 
     Returns:
-        The rows (N, C) in the order of drawing, -1 if there are no more.
+        The rows (N, C) in the order of drawing, -1 if there are no more; and the probability of
+        each in a single draw, before groups are left out.
 
     Raises:
-        InputError: rows without a label, fewer than two classes, a class whose mean is zero under
-            cosine, or a row with too few rows to draw from.
+        InputError: rows without a label, fewer than two classes, class embeddings of another
+            number, a class vector of zeros under cosine, or a row with too few rows to draw from.
         ResourceError: the similarities of the classes do not fit the memory budget.
     """
     labels, *groups = apart
@@ -51,23 +52,24 @@ def draw_from_classes(
     members = np.argsort(labels, kind="stable")
     starts = np.append(0, np.cumsum(np.bincount(labels, minlength=len(neighbors))))
     group = groups[0] if groups else np.full(n, -1)
-    rows = np.empty((n, count), np.int64)
+    rows, drawn = np.empty((n, count), np.int64), np.zeros((n, count), np.float32)
     with runtime.stage("draw", n) as advance:
         for start in range(0, n, _BLOCK):
             stop = min(start + _BLOCK, n)
             _draw(
                 start, labels, group, neighbors, probabilities, members, starts, generator,
-                rows[start:stop],
+                rows[start:stop], drawn[start:stop],
             )  # fmt: skip
             advance(stop - start)
     require_enough((rows >= 0).sum(axis=1), options.per_row)
-    return rows
+    return rows, drawn
 
 
 def _vectors(
     embeddings: Embeddings, labels: Int64Array, options: ScnsOptions, runtime: Runtime
 ) -> Float64Array:
-    """float64 (classes, d): the mean of the (normalised) rows of both sides of each class."""
+    """float64 (classes, d): the class embeddings, or the mean of the (normalised) rows of both sides
+    of each class."""
     column = options.label_column
     if (bare := np.flatnonzero(labels < 0)).size:
         raise InputError(
@@ -79,6 +81,8 @@ def _vectors(
         raise InputError(f"labels {column!r}: got 1 class, expected at least 2")
     what = f"scns: the similarities of {count} classes"
     runtime.require_memory(24 * count * count, what, "use --level instance")
+    if options.class_embeddings is not None:
+        return _given(options.class_embeddings, count, options.similarity)
     embeddings.require_similarities(options.similarity)
     sums = np.zeros((count, embeddings.dim))
     sides = [embeddings.x, embeddings.y][: 1 + embeddings.paired]
@@ -94,6 +98,18 @@ def _vectors(
     return means
 
 
+def _given(path: str, count: int, similarity: str) -> Float64Array:
+    """Read the class embeddings, float64 (classes, d)."""
+    given = load_embeddings(path, negatives="none", single=True)
+    if given.num_rows != count:
+        raise InputError(
+            f"class embeddings: got {given.num_rows} rows, expected {count}: one for each class in "
+            "the order in which the labels first appear"
+        )
+    given.require_similarities(similarity)
+    return given.x.rows(0, count).astype(np.float64)
+
+
 def _nearest(vectors: Float64Array, options: ScnsOptions) -> tuple[Int64Array, Float64Array]:
     """The most similar other classes of each class, and the softmax of their similarities.
 
@@ -105,7 +121,7 @@ def _nearest(vectors: Float64Array, options: ScnsOptions) -> tuple[Int64Array, F
         if (zero := np.flatnonzero(length == 0)).size:
             raise InputError(
                 f"labels: the mean of class {zero[0]} is zero, for which cosine similarity is not "
-                "defined; give class embeddings, or use --similarity dot"
+                "defined; give --class-embeddings, or use --similarity dot"
             )
         vectors = vectors / length
     scores = vectors @ vectors.T
@@ -119,7 +135,7 @@ def _nearest(vectors: Float64Array, options: ScnsOptions) -> tuple[Int64Array, F
 
 @njit
 def _draw(  # type: ignore[no-untyped-def]
-    first, labels, groups, neighbors, probabilities, members, starts, generator, rows
+    first, labels, groups, neighbors, probabilities, members, starts, generator, rows, drawn
 ):
     for at in range(len(rows)):
         anchor = first + at
@@ -136,6 +152,7 @@ def _draw(  # type: ignore[no-untyped-def]
                 weights[pick] = 0.0
                 continue
             rows[at, filled] = row
+            drawn[at, filled] = probabilities[labels[anchor], pick] / (end - begin)
             filled += 1
         rows[at, filled:] = -1
 

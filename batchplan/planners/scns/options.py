@@ -13,7 +13,8 @@ class ScnsOptions(TableOptions):
     """Options of `scns`.
 
     Raises:
-        InputError: as its bases; the class level without labels.
+        InputError: as its bases; the class level without labels, class embeddings without the
+            class level, coefficients for batches.
     """
 
     level: Literal["instance", "class"] = option(
@@ -26,11 +27,24 @@ class ScnsOptions(TableOptions):
     label_column: str | None = option(
         None, "Column of classes. No row gets a negative of its own class.", kind="column"
     )
+    class_embeddings: str | None = option(
+        None,
+        "File with a vector for each class, in the order in which labels first appear.  "
+        "[default: the means of the rows]",
+        kind="path",
+    )
+    mixup_beta: float | None = option(
+        None, "Add coefficients of latent mixup, drawn from Beta(b, b).", gt=0
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.level == "class" and self.label_column is None:
             raise InputError("level: class needs classes; name their column with --label-column")
+        if self.level == "instance" and self.class_embeddings is not None:
+            raise InputError("class embeddings: given without --level class, which uses them")
+        if self.mixup_beta is not None and self.as_batches:
+            raise InputError("mixup beta: a plan has no coefficients; leave out --as-batches")
         if self.level == "instance" and self.per_row > self.top_k:
             raise InputError(
                 f"per row: got {self.per_row} negatives, expected at most top_k, {self.top_k}, "

@@ -1,8 +1,10 @@
 """Semantically conditioned negative sampling: draws from the most similar rows or classes.
 
 O'Neill and Bollegala, "Semantically-Conditioned Negative Samples for Efficient Contrastive
-Learning", section 3.1.
+Learning", section 3.1; the coefficients of latent mixup, equation 8.
 """
+
+import numpy as np
 
 from batchplan.data import Embeddings
 from batchplan.guard.guard import group_codes
@@ -12,6 +14,8 @@ from batchplan.planners.scns.classes import draw_from_classes
 from batchplan.planners.scns.options import ScnsOptions
 from batchplan.planners.scns.rows import draw_rows
 from batchplan.runtime import Runtime
+
+_MIXUP = 3  # the stream of random numbers of the coefficients
 
 
 def scns(embeddings: Embeddings, options: ScnsOptions, runtime: Runtime) -> Draft | Mined:
@@ -35,7 +39,10 @@ def scns(embeddings: Embeddings, options: ScnsOptions, runtime: Runtime) -> Draf
         check_batch(options.rows_per_batch, options.per_row)
     apart = group_codes(embeddings, options.label_table, *options.columns())
     draw = draw_rows if options.level == "instance" else draw_from_classes
-    rows = draw(embeddings, options, runtime, apart)
+    rows, probabilities = draw(embeddings, options, runtime, apart)
     if options.as_batches:
         return anchor_batches(rows, options.per_row, embeddings, options, runtime, apart)
-    return Mined(rows)
+    mixup = None
+    if (beta := options.mixup_beta) is not None:
+        mixup = runtime.generator(_MIXUP).beta(beta, beta, rows.shape).astype(np.float32)
+    return Mined(rows, probabilities=probabilities, mixup=mixup)

@@ -2,6 +2,7 @@
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from batchplan.data import Embeddings
 from batchplan.graph.neighbors import nearest_neighbors
@@ -9,7 +10,7 @@ from batchplan.guard.guard import Guard
 from batchplan.planners.common.anchors import require_enough
 from batchplan.planners.scns.options import ScnsOptions
 from batchplan.runtime import Runtime
-from batchplan.typing import Int64Array
+from batchplan.typing import Float32Array, Int64Array
 
 DRAWS = 2  # the generator stream of draws, here and for classes
 _BLOCK = 1 << 15
@@ -17,7 +18,7 @@ _BLOCK = 1 << 15
 
 def draw_rows(
     embeddings: Embeddings, options: ScnsOptions, runtime: Runtime, apart: list[NDArray[np.int64]]
-) -> Int64Array:
+) -> tuple[Int64Array, Float32Array]:
     """Draw negatives of each row by the softmax of similarity over temperature.
 
     Draws are without replacement: the probabilities of the rows that are left are always those of
@@ -30,8 +31,8 @@ def draw_rows(
         apart: codes (N,) of classes and groups, whose rows are not drawn for each other.
 
     Returns:
-        The rows (N, C) in the order of drawing. With ``as_batches``, C is the number of rows to
-        draw from.
+        The rows (N, C) in the order of drawing, and the probability of each in a single draw. With
+        ``as_batches``, C is the number of rows to draw from.
 
     Raises:
         InputError: a zero row under cosine, or a row with too few rows to draw from.
@@ -43,7 +44,7 @@ def draw_rows(
     )  # fmt: skip
     require_enough((nearest.indices >= 0).sum(axis=1), options.per_row)
     count = nearest.indices.shape[1] if options.as_batches else options.per_row
-    rows = np.empty((n, count), np.int64)
+    rows, drawn = np.empty((n, count), np.int64), np.empty((n, count), np.float32)
     with runtime.stage("draw", n) as advance:
         for start in range(0, n, _BLOCK):
             block = slice(start, start + _BLOCK)
@@ -51,5 +52,7 @@ def draw_rows(
             keys = logits + generator.gumbel(size=logits.shape)
             order = np.argsort(-keys, axis=1, kind="stable")[:, :count]
             rows[block] = np.take_along_axis(nearest.indices[block], order, axis=1)
+            share = softmax(logits, axis=1)
+            drawn[block] = np.take_along_axis(share, order, axis=1)
             advance(len(logits))
-    return rows
+    return rows, drawn

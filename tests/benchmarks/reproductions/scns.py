@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from batchplan.quality.coupons import expected_batches, expected_draws
 from tests.benchmarks.quality import load
 from tests.benchmarks.reproductions.batches import unit_rows
 from tests.benchmarks.reproductions.claims import Claim, Effort, Found
-from tests.benchmarks.reproductions.coupons import expected_batches, expected_draws
 
 TITLE = "SCNS"
 K, DRAWN_FROM, TEMPERATURE = 10, 100, 0.1
@@ -43,6 +43,10 @@ def measure(data: Path, effort: Effort) -> dict[str, Any]:
         "uniform": [draws(K, uniform(others), draw) for _ in anchors],
         "scns": [draws(K, p, draw) for p in softmax],
         "scns, all": [draws(len(p), p, draw) for p in softmax],
+        "equation 33": {
+            wanted: float(expected_draws(softmax[:, :wanted]).mean())
+            for wanted in (K, softmax.shape[1])
+        },
         "batches of all": [rounds(SMALL, draw) for _ in range(effort.repeats)],
         "batches of top": [rounds(K, draw) for _ in range(effort.repeats)],
         "by size": {
@@ -94,7 +98,7 @@ def told(sample: list[int]) -> str:
 
 
 def equation_16(found: dict[str, Any]) -> Found:
-    expected = expected_draws(K, found["others"])
+    expected = expected_batches(K, found["others"], 1)
     return Found(
         f"{told(found['uniform'])} draws ({len(found['uniform'])} anchors), formula "
         f"{expected:,.1f}; M = {found['others']:,}, k = {K}",
@@ -105,7 +109,7 @@ def equation_16(found: dict[str, Any]) -> Found:
 def equation_17(found: dict[str, Any]) -> Found:
     printed, ours = (
         theorem_3(SMALL, SMALL_BATCH),
-        expected_batches(K, SMALL, SMALL_BATCH, replace=True),
+        expected_batches(K, SMALL, SMALL_BATCH),
     )
     return Found(
         f"M = {SMALL}, b = {SMALL_BATCH}: formula {printed:.2f}; drawn "
@@ -117,7 +121,7 @@ def equation_17(found: dict[str, Any]) -> Found:
 
 def larger(found: dict[str, Any]) -> Found:
     means = {n: statistics.mean(sample) for n, sample in found["by size"].items()}
-    expected = [expected_batches(K, n, BATCH - 1, replace=True) for n in means]
+    expected = [expected_batches(K, n, BATCH - 1) for n in means]
     shown = ", ".join(f"{n:,}: {mean:,.1f}" for n, mean in means.items())
     return Found(
         f"batches of {BATCH} until the top {K} are seen, by M: {shown}",
@@ -129,13 +133,14 @@ def fewer(found: dict[str, Any]) -> Found:
     scns, plain = (statistics.mean(found[name]) for name in ("scns", "uniform"))
     return Found(
         f"{told(found['scns'])} draws from the softmax (τ = {TEMPERATURE}) of the {DRAWN_FROM} "
-        f"most similar rows: {plain / scns:,.0f} times fewer",
-        [scns < plain],
+        f"most similar rows, by equation 33 {found['equation 33'][K]:,.1f}: {plain / scns:,.0f} "
+        "times fewer",
+        [scns < plain, agrees(found["scns"], found["equation 33"][K])],
     )
 
 
 def unequal(found: dict[str, Any]) -> Found:
-    even = expected_draws(DRAWN_FROM, DRAWN_FROM)
+    even = expected_batches(DRAWN_FROM, DRAWN_FROM, 1)
     return Found(
         f"all {DRAWN_FROM}: {told(found['scns, all'])} draws from the softmax, {even:,.1f} from "
         "equal probabilities",
