@@ -16,7 +16,7 @@ OTHER_MACHINE = ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=AVX2 MKL_CBWR=COM
 SAME_ELSEWHERE = tests/docs tests/planners/test_contract.py tests/planners/test_same_everywhere.py
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-frameworks test-ray test-oldest test-other-machine test-wheel test-site lint bench bench-training docs site clean
+.PHONY: help run test test-frameworks test-ray test-oldest test-other-machine test-wheel test-readme test-site lint bench bench-training docs site clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -103,6 +103,10 @@ test-wheel: .venv/installed-build  ## build a wheel, install it alone elsewhere 
 		&& $(CURDIR)/.venv-numpy/bin/python $(CURDIR)/tests/numpy_alone.py . \
 		&& rm -r $$folder
 
+test-readme:  ## install what the README says above its program, and run that
+	rm -rf build
+	$(PYTHON) tests/readme.py .venv-readme
+
 lint: .venv/installed-lint  ## check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -127,6 +131,6 @@ test-site: site .venv/installed-test  ## build the site and read it in a browser
 	$(BIN)/python -m pytest -q tests/site
 
 clean:  ## remove the environments and every cache
-	rm -rf .venv .venv-oldest .venv-wheel .venv-numpy build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-oldest .venv-wheel .venv-numpy .venv-readme build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache
 	rm -rf .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -34,7 +34,7 @@ def accepted(x: Any, y: Any) -> None:
     materialize(plan, "pairs.parquet", "planned", format="mds", memory="2GB")
     write_report({"a": plan}, batchplan.load_embeddings("x.npy"), "a.html", random_trials=3)
     EpochPlans("plans", "gcbs", embed=x, num_rows=9, quantile=0.9, ahead=0.5, memory="8GB")
-    PlannedEpochs("plans", x, y, mega_batches=2, embeddings="fresh", keep=2)
+    PlannedEpochs(x, y, mega_batches=2, embeddings="fresh", keep=2)
 
 
 def refused(x: Any, y: Any, plan: batchplan.Plan) -> None:
@@ -52,5 +52,5 @@ def refused(x: Any, y: Any, plan: batchplan.Plan) -> None:
     batchplan.compare("x.npy", planners="gcbs", samples=3)  # type: ignore  # pyright: ignore
     batchplan.embed("model", "pairs.parquet", "out", column="a")  # type: ignore  # pyright: ignore
     EpochPlans("plans", embed=x, num_rows=9, quantile="0.9")  # type: ignore  # pyright: ignore
-    PlannedEpochs("plans", x, y, megabatches=2)  # type: ignore  # pyright: ignore
+    PlannedEpochs(x, y, megabatches=2)  # type: ignore  # pyright: ignore
     materialize(plan, "pairs.parquet", "planned", format="csv")  # type: ignore  # pyright: ignore

@@ -15,6 +15,7 @@ _MAKERS: Final = {  # the methods of a Trainer that make loaders: whether of the
     "get_eval_dataloader": False,
     "get_test_dataloader": False,
 }
+_CHECKPOINT: Final = "resume_from_checkpoint"  # the argument of Trainer.train
 
 
 def asked_for_training() -> bool | None:
@@ -34,6 +35,15 @@ def asking_trainer() -> Any:
     get none, but only a Trainer logs to its trackers."""
     frame = _maker()
     return None if frame is None else frame.f_locals.get("self")
+
+
+def resumed_checkpoint() -> str | None:
+    """Return the folder of the checkpoint from which a Trainer resumes that makes a loader now. It
+    says so to callbacks only when it has the loader, whose length may depend on the plans."""
+    frame = _maker()
+    while frame is not None and _CHECKPOINT not in frame.f_locals:
+        frame = frame.f_back
+    return None if frame is None else frame.f_locals[_CHECKPOINT]
 
 
 def _maker() -> FrameType | None:

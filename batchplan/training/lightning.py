@@ -1,6 +1,6 @@
 """Planned batches in a lightning.Trainer.
 
-data = PlannedData(dataset, folder="plans", embed=embed, batch_size=64)
+data = PlannedData(dataset, embed=embed, batch_size=64)
 trainer = Trainer(use_distributed_sampler=False, reload_dataloaders_every_n_epochs=1)
 trainer.fit(model, data)
 """
@@ -21,6 +21,7 @@ from batchplan.plans.plan import Plan
 from batchplan.training.checks import check_rows
 from batchplan.training.epochs import EpochPlans
 from batchplan.training.recorder import Recorder, plan_of
+from batchplan.training.runs import agree_on_run, folder_of
 from batchplan.training.sampler import PlanBatchSampler
 from batchplan.training.vectors import Embed, in_evaluation
 from batchplan.typing import Int64Array
@@ -35,19 +36,21 @@ class PlannedData(LightningDataModule):
     """A data module that trains on one plan, or plans each epoch with the current model.
 
     Pass ``use_distributed_sampler=False`` and ``reload_dataloaders_every_n_epochs=1`` to the
-    Trainer. A run that resumes from a checkpoint needs the plans in its folder.
+    Trainer. The plans of each run get a folder of their own, named by the time of its start.
+    Checkpoints name it, so that a run that resumes finds its plans.
 
     Args:
         dataset: the data set to train on.
         plan: a plan for as many devices as the Trainer has, or its path; None to plan each epoch.
-        folder, embed: where to save the plans of epochs, and a function that returns the vectors
-            of rows; see `EpochPlans`. The module is in evaluation mode, in the precision of the
-            Trainer.
+        embed: returns the vectors of rows; see `EpochPlans`. The module is in evaluation mode, in
+            the precision of the Trainer.
+        folder: where to save the folders of runs, which all machines must share; by default
+            ``_plans`` in the ``default_root_dir`` of the Trainer.
         loader: options of the DataLoader, such as ``collate_fn`` and ``num_workers``.
         options: other arguments of `EpochPlans`, such as ``embeddings`` and ``batch_size``.
 
     Raises:
-        InputError: neither a plan nor a folder and ``embed``; and from the Trainer, if its flags
+        InputError: neither a plan nor ``embed``; and from the Trainer, if its flags
             would undo a plan, or the plan is for another number of devices.
     """
 
@@ -62,14 +65,16 @@ class PlannedData(LightningDataModule):
         **options: Unpack[EpochKeywords],
     ) -> None:
         super().__init__()
-        if (plan is None) != (folder is not None and embed is not None):
-            raise InputError("plan: pass either a plan, or folder and embed to plan each epoch")
+        if (plan is None) != (embed is not None):
+            raise InputError("plan: pass either a plan, or embed to plan each epoch")
         if plan is not None and options:
             raise InputError(f"options: got {', '.join(options)} with a plan; leave out either")
         self._dataset, self._loader = dataset, dict(loader or {})
         self._options: dict[str, Any] = {**options}
         self._plan: Any = plan
         self._folder: Any = folder
+        self._state: Any = None  # of the checkpoint that this run resumes from
+        self._run = ""  # the name of its folder
         self._embed: Any = embed
         self._plans: EpochPlans | None = None
         self._sampler: PlanBatchSampler | None = None
@@ -89,6 +94,7 @@ class PlannedData(LightningDataModule):
         """Check the flags of the Trainer."""
         if stage != "fit":
             return
+        self.teardown(stage)  # of a run that was interrupted
         trainer: Any = self.trainer
         for flag, (expected, why) in _FLAGS.items():
             got = getattr(trainer, flag, getattr(trainer._accelerator_connector, flag, None))
@@ -108,8 +114,10 @@ class PlannedData(LightningDataModule):
             if source is None:
                 epochs = trainer.max_epochs  # None or -1 if there is no such limit
                 limit = {"epochs": epochs if epochs and epochs > 0 else None}
+                self._run = agree_on_run(self._state)
+                folder = folder_of(self._run, self._folder, trainer.default_root_dir)
                 source = self._plans = EpochPlans(
-                    self._folder, embed=self._vectors, num_rows=len(self._dataset), **place,
+                    folder, embed=self._vectors, num_rows=len(self._dataset), **place,
                     **{**limit, **self._options},
                 )  # fmt: skip
             self._sampler = PlanBatchSampler(source, **place)
@@ -120,10 +128,18 @@ class PlannedData(LightningDataModule):
         return ResumableLoader(self._dataset, batch_sampler=self._sampler, **self._loader)
 
     def teardown(self, stage: str) -> None:
-        """End the run: another one needs another folder."""
+        """End the run."""
         if stage == "fit" and self._plans is not None:
             self._plans.end()
-            self._plans = self._sampler = None
+            self._plans = self._sampler = self._state = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the name of the folder of the run."""
+        return {"run": self._run}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on with the plans of the run that saved a checkpoint."""
+        self._state = state_dict
 
     def _vectors(self, rows: Int64Array) -> Any:
         trainer: Any = self.trainer

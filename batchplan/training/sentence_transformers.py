@@ -1,6 +1,6 @@
 """Planned epochs in a SentenceTransformerTrainer.
 
-plans = PlannedEpochs("plans", train_dataset, loss)
+plans = PlannedEpochs(train_dataset, loss)
 args = SentenceTransformerTrainingArguments("run", batch_sampler=plans)
 trainer = SentenceTransformerTrainer(model, args, train_dataset, loss=loss, callbacks=[plans])
 """
@@ -31,6 +31,7 @@ from sentence_transformers.base.sampler import (
 from sentence_transformers.base.training_args import MultiDatasetBatchSamplers
 from sentence_transformers.util import cos_sim, dot_score
 from torch import Tensor, cat, stack
+from torch.nn import Module
 from torch.utils.data import ConcatDataset, RandomSampler
 
 from batchplan.errors import InputError
@@ -42,6 +43,7 @@ from batchplan.training.epochs import EpochPlans
 from batchplan.training.multi_dataset import MultiDatasetPlans, Order
 from batchplan.training.text_columns import GROUPS, TextColumns
 from batchplan.training.text_encoding import BatchSize, prompting
+from batchplan.training.transformers import uncompiled
 from batchplan.typing import Int64Array
 
 SIMILARITIES = {cos_sim: "cosine", dot_score: "dot"}
@@ -69,15 +71,16 @@ class PlannedEpochs(transformers.PlannedEpochs):
     `MultiDatasetPlans`.
 
     Args:
-        folder: where to save the plans, a new one for each run; see `EpochPlans`. Each of several
-            data sets gets a folder in it.
         dataset: the datasets.Dataset, or the dictionary of several, that the trainer gets.
-        loss: the loss of the training, or a dictionary with one for each data set. It decides the
-            temperature, the similarity, and whether vectors of all devices are gathered.
+        loss: the loss of the training, a function that makes it from the model, or a dictionary
+            with one for each data set. It decides the temperature, the similarity, and whether
+            vectors of all devices are gathered.
         planner: a name in `batchplan.planners.PLANNERS`.
         encoder: a SentenceTransformer to plan with instead of the trained model, for any trainer of
             the library whose loss has in-batch negatives. Its vectors do not change, so each row is
             embedded once, and only the scope follows from the loss.
+        folder: where to save the folders of runs, as for transformers. Each of several data sets
+            gets a folder in that of the run.
         alpha: a number from 0 to 1. Each of several data sets gets a share of the steps
             proportional to (its steps)**alpha, instead of the trainer's order.
         options: other arguments of `EpochPlans`, and options of the planner. With a
@@ -93,11 +96,11 @@ class PlannedEpochs(transformers.PlannedEpochs):
 
     def __init__(
         self,
-        folder: str | os.PathLike[str],
         dataset: Any,
         loss: Any,
         planner: str = "partition",
         *,
+        folder: str | os.PathLike[str] | None = None,
         encoder: SentenceTransformer | None = None,
         alpha: float | None = None,
         **options: Unpack[EpochKeywords],
@@ -111,9 +114,9 @@ class PlannedEpochs(transformers.PlannedEpochs):
             # each row is embedded once; no steps are recorded
             options = {"random_epochs": 0, **options, "embeddings": "training"}
         options = {"embeddings": "training", **options}
-        super().__init__(folder, dataset, self._vectors, planner, **options)
+        super().__init__(dataset, self._vectors, planner, folder=folder, **options)
         sets = dataset if isinstance(dataset, dict) else {"": dataset}
-        wrong = "label_table" if isinstance(dataset, dict) else "alpha"
+        wrong = "label_table" if len(sets) > 1 else "alpha"
         if {**options, "alpha": alpha}.get(wrong) is not None:
             raise InputError(
                 f"{wrong}: got {len(sets)} data sets; alpha is for several. label_table is for "
@@ -128,13 +131,13 @@ class PlannedEpochs(transformers.PlannedEpochs):
             raise InputError(f"loss: none for {', '.join(missing)}; pass a loss, or one for each")
         self.encoder, self.alpha = encoder, alpha
         self._size = BatchSize(_AT_ONCE, _AT_ONCE)
-        self._arguments: Any = None
         self._multi_dataset: Any = None  # what the training arguments ask for
+        self._found: dict[str, dict[str, Any]] = {}  # the settings of each loss
         self._outputs: list[Tensor] = []  # of this step, one after the other
 
     def __getstate__(self) -> dict[str, Any]:
         """The state for checkpoints, without the model and the data."""
-        lost = dict.fromkeys(("_losses", "_arguments", "encoder"))
+        lost = dict.fromkeys(("_losses", "encoder"))
         return {**super().__getstate__(), **lost, "_outputs": []}
 
     def __call__(self, dataset: Any, batch_size: int, **options: Any) -> Any:
@@ -149,8 +152,7 @@ class PlannedEpochs(transformers.PlannedEpochs):
         if training is not False and planned and len(self._columns) == 1:
             return self.batches(dataset, batch_size)
         if training and planned:
-            check_loader(self.plans.batching, len(dataset), dataset, batch_size)
-            return self.sampler
+            return self.sampler  # `join` replaces it
         if training:
             raise InputError(
                 "data set: the trainer trains on another one than the plans got; pass both the "
@@ -173,17 +175,19 @@ class PlannedEpochs(transformers.PlannedEpochs):
                 "data sets: the trainer has others than the plans got, or has them in another "
                 "order; pass both the same dictionary"
             )
-        return self.asked()
+        batches = self.asked()
+        size = self._arguments.train_batch_size
+        check_loader(self.plans.batching, self.plans.num_rows, dataset, size)
+        return batches
 
-    def make_plans(self, args: Any) -> EpochPlans | MultiDatasetPlans:
+    def make_plans(self, folder: Path) -> EpochPlans | MultiDatasetPlans:
         """Make the plans of all epochs, by the training arguments. Writes `join` into these."""
+        args = self._arguments
         asked: object = getattr(args, "batch_sampler", None)
         if asked is not self:
             raise InputError("batch_sampler: is not the plans; pass batch_sampler=plans")
-        self._arguments = args
         if args.device.type == "cuda":
             self._size = BatchSize(_AT_ONCE, _MOST_AT_ONCE)
-        folder = Path(self.folder)
         if not isinstance(self.dataset, dict):
             return self._plans_of_set("", folder)
         if args.multi_dataset_batch_sampler != self.join:
@@ -200,12 +204,14 @@ class PlannedEpochs(transformers.PlannedEpochs):
                 plans[name] = self._plans_of_set(name, folder / f"{number}-{quote(name, safe='')}")
             except InputError as error:
                 raise InputError(f"{name}: {error}") from None
+        if len(plans) == 1:
+            return plans[name]
         order = _ORDERS[self._multi_dataset][0] if self.alpha is None else self.alpha
         return MultiDatasetPlans(plans, order=order, seed=self.options.get("seed", 0))
 
     def _plans_of_set(self, name: str, folder: Path) -> EpochPlans:
         columns, groups = self._columns[name], folder / "texts.parquet"
-        options = {**self.options, **self._settings(self._losses[name])}
+        options = {**self.options, **self._settings(name)}
         if self.options["embeddings"] == "training" and self._epochs() >= 2:
             options.setdefault("random_epochs", None)
         own_table = options.get("label_table")
@@ -225,7 +231,7 @@ class PlannedEpochs(transformers.PlannedEpochs):
             return text_columns.first_rows(codes)
 
         options |= {"same": same, "data": columns.digest()}
-        plans: EpochPlans = self.plans_of(self._arguments, folder, len(columns), embed, options)
+        plans: EpochPlans = self.plans_of(folder, len(columns), embed, options)
         batching, sizes = plans.batching, plans.batch_sizes()
         if batching.scope == "global" and sizes is not None and (sizes % batching.world_size).any():
             raise InputError(
@@ -243,28 +249,27 @@ class PlannedEpochs(transformers.PlannedEpochs):
         rows = args.per_device_train_batch_size * args.world_size * args.gradient_accumulation_steps
         return float(args.max_steps * rows / sum(map(len, self._columns.values())))
 
-    def _settings(self, loss: Any) -> dict[str, Any]:
-        """Return the temperature, similarity and scope of a loss; only the scope if the plan is
-        made from other vectors than the loss compares."""
+    def _settings(self, name: str) -> dict[str, Any]:
+        """Return the temperature, similarity and scope of the loss of a data set; only the scope if
+        the plan is made from other vectors than the loss compares."""
         other = self.encoder is not None or is_not_dense(self._model)
         known = self._known & {"scope"} if other else self._known
-        found = loss_settings(loss)
-        settled = {name: value for name, value in found.items() if name in known}
+        settled = {key: value for key, value in self._found[name].items() if key in known}
         if self._arguments.world_size == 1:
             settled["scope"] = self.options.get("scope", "device")
-        for name, value in settled.items():
-            got = self.options.get(name, value)
+        for key, value in settled.items():
+            got = self.options.get(key, value)
             same = isclose(got, value) if isinstance(value, float) else got == value
             if not same:
                 raise InputError(
-                    f"{name}: got {got} for the plan, but the loss has {value} (temperature: 1 / "
+                    f"{key}: got {got} for the plan, but the loss has {value} (temperature: 1 / "
                     "scale; scope: gather_across_devices); leave it out, or change the loss"
                 )
         return settled
 
     def on_init_end(self, *events: Any, **others: Any) -> None:
         """Check the model, the arguments and the loss, and prepare to plan."""
-        model: Any = others["model"]
+        model = uncompiled(others["model"])
         dense = not is_not_dense(model) or isinstance(model, MultiVectorEncoder)
         if isinstance(model, CrossEncoder) or (self.encoder is None and not dense):
             raise InputError(
@@ -272,6 +277,9 @@ class PlannedEpochs(transformers.PlannedEpochs):
                 "pass encoder=SentenceTransformer(...), a model to plan with; with a CrossEncoder, "
                 "use PlannedBatches (docs/frameworks.md)"
             )
+        for name, loss in self._losses.items():  # or a function that makes one, for `model_init`
+            made = loss if isinstance(loss, Module) or not callable(loss) else loss(model)
+            self._found[name] = loss_settings(made)
         super().on_init_end(*events, **others)
         if self.options.get("embeddings") == "training" and self.encoder is None:
             # The last module and not the model, as losses may replace the model's forward method.
@@ -300,7 +308,9 @@ class PlannedEpochs(transformers.PlannedEpochs):
             return
         (outputs, self._outputs), rows = (self._outputs, []), self._rows()
         plans = self.plans
-        name = plans.set_of(rows[0]) if isinstance(plans, MultiDatasetPlans) else ""
+        name = next(iter(self._columns))
+        if isinstance(plans, MultiDatasetPlans):
+            name = plans.set_of(rows[0])
         columns = self._columns[name]
         vectors, size = cat(outputs), len(rows)
         self.record(*(vectors[side * size :][:size] for side in range(len(columns.names))))
@@ -313,8 +323,7 @@ class PlannedEpochs(transformers.PlannedEpochs):
             each = zip(encode, texts.values(), strict=False)
             return [self._encoded(work, own) for work, own in each]
         tokens, others = isinstance(self._model, MultiVectorEncoder), len(texts) - 1
-        found = loss_settings(self._losses[name])
-        similarity = {**found, **self.options}.get("similarity")
+        similarity = {**self._found[name], **self.options}.get("similarity")
         form = {} if tokens else {"normalize_embeddings": similarity in (None, "cosine")}
         tasks = ["query", *["document"] * others] if tokens else ["", *[""] * others]
         asked = prompting(self._arguments, name, list(texts), tasks)

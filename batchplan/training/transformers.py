@@ -1,6 +1,6 @@
 """Planned epochs in a transformers.Trainer.
 
-    plans = PlannedEpochs("plans", train_dataset, lambda rows: embed(model, train_dataset, rows))
+    plans = PlannedEpochs(train_dataset, lambda rows: embed(model, train_dataset, rows))
     trainer = PlannedTrainer(model, args, train_dataset=train_dataset, callbacks=[plans])
 
 with ``class PlannedTrainer(PlannedBatches, Trainer): pass``.
@@ -13,21 +13,24 @@ from collections.abc import Callable, Mapping, Sized
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from math import ceil
+from pathlib import Path
 from typing import Any, Unpack
 
 import torch
 from torch.utils.data import DataLoader
-from transformers import TrainerCallback
+from transformers import TrainerCallback, TrainerState
+from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_utils import has_length, seed_worker
 
 from batchplan.errors import InputError
 from batchplan.keywords import EpochKeywords
 from batchplan.plans.steps import batches_per_step
-from batchplan.training.checks import asking_trainer, check_loader
+from batchplan.training.checks import asking_trainer, check_loader, resumed_checkpoint
 from batchplan.training.epochs import EpochPlans, process_place
 from batchplan.training.multi_dataset import MultiDatasetPlans
 from batchplan.training.recorder import Recorder, plan_of
 from batchplan.training.rows import number
+from batchplan.training.runs import STATE, agree_on_run, folder_of
 from batchplan.training.sampler import ALL, PlanBatchSampler
 from batchplan.training.vectors import Embed, in_evaluation
 from batchplan.typing import Int64Array
@@ -39,15 +42,16 @@ class PlannedEpochs(TrainerCallback):
     The trainer logs the figures of each planned epoch, such as ``batchplan/gain``, to the
     trackers of its ``report_to``; see `EpochPlans`.
 
-    A run that resumes from a checkpoint needs the plans in its folder. A new run needs a new
-    folder.
+    The plans of each run get a folder of their own, named by the time of its start. Checkpoints
+    name it, so that a run that resumes finds its plans.
 
     Args:
-        folder: where to save the plans; see `EpochPlans`.
         dataset: the data set to train on, N rows.
         embed: returns the vectors of rows; see `EpochPlans`. The model is in evaluation mode, and
             autocast in the precision of the training.
         planner: a name in `batchplan.planners.PLANNERS`.
+        folder: where to save the folders of runs, which all machines must share; by default
+            ``_plans`` in the output folder of the trainer.
         options: other arguments of `EpochPlans`, such as ``embeddings`` and ``seed``, and options
             of the planner. ``batch_size``, the rows per device, and ``world_size`` default to the
             training arguments and must agree with them.
@@ -62,10 +66,11 @@ class PlannedEpochs(TrainerCallback):
 
     def __init__(
         self,
-        folder: str | os.PathLike[str],
         dataset: Sized,
         embed: Embed,
         planner: str = "partition",
+        *,
+        folder: str | os.PathLike[str] | None = None,
         **options: Unpack[EpochKeywords],
     ) -> None:
         if not hasattr(dataset, "__len__"):
@@ -80,6 +85,8 @@ class PlannedEpochs(TrainerCallback):
         self.sampler: Any = None  # made with the plans
         self._embed: Embed | None = embed
         self._model: Any = None
+        self._arguments: Any = None
+        self._run = ""  # the name of its folder
         self._autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
         self._asked = False
         self._trainer: Any = None  # that asked; it logs
@@ -88,8 +95,8 @@ class PlannedEpochs(TrainerCallback):
 
     def __getstate__(self) -> dict[str, Any]:
         """The state for checkpoints, without the model and the data."""
-        lost = dict.fromkeys(("_model", "_embed", "_autocast", "_trainer", "dataset"))
-        return {**self.__dict__, **lost}
+        lost = ("_model", "_arguments", "_embed", "_autocast", "_trainer", "dataset")
+        return {**self.__dict__, **dict.fromkeys(lost)}
 
     @property
     def plans(self) -> EpochPlans | MultiDatasetPlans:
@@ -103,51 +110,54 @@ class PlannedEpochs(TrainerCallback):
         return self._plans
 
     def batches(self, dataset: Sized, batch_size: int) -> Any:
-        """Return the batches of all devices, for a loader that Accelerate prepares.
+        """Begin a run, and return the batches of all devices for a loader that Accelerate prepares.
 
         Raises:
             InputError: another data set or batch size than the plan's, or no trainer yet.
         """
+        batches = self.asked()
         check_loader(self.plans.batching, self.plans.num_rows, dataset, batch_size)
-        return self.asked()
+        return batches
 
     def asked(self) -> Any:
-        """Return the batches, for the trainer that asks now. It logs the figures of planned
-        epochs."""
+        """Begin a run, and return its batches, for the trainer that asks now. It logs the figures
+        of planned epochs."""
+        self.plans.end()
         self._asked, self._trainer = True, asking_trainer()
+        self._prepare(agree_on_run(_state_in(resumed_checkpoint())))
         return self.sampler
 
     def on_init_end(self, args: Any, *_: Any, model: Any = None, **_others: Any) -> None:
         """Check the training arguments, and prepare to plan."""
-        self._model = model
+        self._model, self._arguments = uncompiled(model), args
         check_arguments(args)
         if args.bf16 or args.fp16:
             kind = torch.bfloat16 if args.bf16 else torch.float16
             self._autocast = partial(torch.autocast, args.device.type, kind)
-        self._plans = self.make_plans(args)
-        self.sampler = PlanBatchSampler(self.plans, rank=ALL, world_size=args.world_size)
+        self._prepare("")  # to check the options now; each run prepares again
 
-    def make_plans(self, args: Any) -> EpochPlans | MultiDatasetPlans:
-        """Make the plans of all epochs, by the training arguments."""
-        return self.plans_of(args, self.folder, len(self.dataset), self._embed_rows, self.options)
+    def _prepare(self, run: str) -> None:
+        """Prepare to plan the epochs of a run, by the training arguments as they are now."""
+        args, self._run = self._arguments, run
+        self._plans = self.make_plans(folder_of(run, self.folder, args.output_dir))
+        self.sampler = PlanBatchSampler(self._plans, rank=ALL, world_size=args.world_size)
+
+    def make_plans(self, folder: Path) -> EpochPlans | MultiDatasetPlans:
+        """Make the plans of all epochs of a run."""
+        return self.plans_of(folder, len(self.dataset), self._embed_rows, self.options)
 
     def plans_of(
-        self,
-        args: Any,
-        folder: str | os.PathLike[str],
-        num_rows: int,
-        embed: Embed,
-        options: Mapping[str, Any],
+        self, folder: Path, num_rows: int, embed: Embed, options: Mapping[str, Any]
     ) -> EpochPlans:
         """Make the plans of all epochs of one data set.
 
         Args:
-            args: the training arguments.
             folder, num_rows, embed, options: arguments of `EpochPlans`.
 
         Raises:
             InputError: options that contradict the training arguments.
         """
+        args = self._arguments
         known: dict[str, Any] = {
             "batch_size": args.per_device_train_batch_size,
             "world_size": args.world_size,
@@ -168,21 +178,19 @@ class PlannedEpochs(TrainerCallback):
         self, args: Any, state: Any, control: Any, *, model: Any = None, **_others: Any
     ) -> None:
         """Require that the loader uses the batches of the plans."""
-        self._model, self._epoch = model, None
+        self._model, self._epoch = uncompiled(model), None
         if not self._asked:
             raise InputError(
                 "plans: the trainer's loader does not take their batches; let the trainer inherit "
                 "from PlannedBatches (with sentence-transformers, pass batch_sampler=plans), and "
                 "train on the data set that the plans got"
             )
+        state.stateful_callbacks[STATE] = {"run": self._run}
         if state.global_step:
             self.plans.resume()
 
-    def on_epoch_begin(
-        self, args: Any, state: Any, control: Any, *, model: Any = None, **_others: Any
-    ) -> None:
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
         """Plan the epoch, or resume the plan that it began with."""
-        self._model = model
         plans, batching = self.plans, self.plans.batching
         at_once = batches_per_step(batching.world_size, batching.scope)
         steps, begun = plans.num_batches() // at_once, 0
@@ -221,7 +229,7 @@ class PlannedEpochs(TrainerCallback):
     on_substep_end = on_step_end  # a step whose gradients are accumulated
 
     def on_train_end(self, *_events: Any, **_others: Any) -> None:
-        """End the run: another one needs another folder."""
+        """End the run."""
         self.plans.end()
 
     def _rows(self) -> list[int]:
@@ -270,6 +278,11 @@ class PlannedBatches:
             worker_init_fn=partial(seed_worker, num_workers=workers, rank=args.process_index),
         )  # fmt: skip
         return trainer.accelerator.prepare(loader)
+
+
+def uncompiled(model: Any) -> Any:
+    """Return a model without the wrapper of torch.compile."""
+    return getattr(model, "_orig_mod", model)
 
 
 def check_arguments(args: Any) -> None:
@@ -338,6 +351,15 @@ class _RecordedSteps(TrainerCallback):
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
         if not control.should_training_stop or state.global_step >= state.max_steps:
             self._recorder.end(self._epoch or 0, self._step)
+
+
+def _state_in(checkpoint: str | None) -> Any:
+    """Return what a checkpoint has of `PlannedEpochs`; None if there is none."""
+    path = os.path.join(checkpoint or "", TRAINER_STATE_NAME)
+    if checkpoint is None or not os.path.isfile(path):
+        return None
+    callbacks: Any = TrainerState.load_from_json(path).stateful_callbacks
+    return callbacks.get(STATE)
 
 
 def _place(args: Any, state: Any, steps: int) -> tuple[int, int]:

@@ -10,6 +10,13 @@ import numpy as np
 from batchplan import Plan
 
 
+def run_of(folder):
+    """The folder of plans; of a trainer, that of its only run."""
+    runs = [path for path in folder.iterdir() if path.is_dir() and path.name[0] == "2"]
+    assert len(runs) <= 1
+    return runs[0] if runs else folder
+
+
 def epoch_of(path, devices):
     """The rows of each step of a plan: ``[rank][step]`` is a list of row numbers."""
     plan = Plan.load(path)
@@ -23,6 +30,7 @@ def epoch_of(path, devices):
 
 
 def epochs_of(folder, devices, count):
-    """The steps of all epochs, one after the other: ``[rank][step]``."""
+    """The steps of all epochs of a run, one after the other: ``[rank][step]``."""
+    folder = run_of(folder)
     epochs = [epoch_of(folder / f"plan-{epoch:04d}.npz", devices) for epoch in range(count)]
     return [list(chain(*(epoch[rank] for epoch in epochs))) for rank in range(devices)]

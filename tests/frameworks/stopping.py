@@ -1,4 +1,4 @@
-"""A Trainer that is interrupted."""
+"""Trainers that are interrupted."""
 
 from transformers import TrainerCallback
 
@@ -12,3 +12,11 @@ class Stop(TrainerCallback):
     def on_step_end(self, args, state, control, **_others):
         if state.global_step == self.step:
             control.should_save = control.should_training_stop = True
+
+
+class Interrupt(Stop):
+    """Ends as Ctrl-C does, in a step."""
+
+    def on_step_end(self, args, state, control, **_others):
+        if state.global_step == self.step:
+            raise KeyboardInterrupt

@@ -29,6 +29,7 @@ from batchplan.training.transformers import PlannedBatches, PlannedEpochs
 
 from .numbers import Rows, vectors
 from .processes import FailedError, run
+from .shown import run_of
 from .stopping import Stop
 from .test_lightning import Stop as StopLightning
 from .texts import load_model, pairs, save_model
@@ -185,7 +186,10 @@ def train_with_transformers(folder, case):
         callbacks, kind = (
             [
                 PlannedEpochs(
-                    folder / "plans", dataset, partial(vectors, 0.0, num_rows=ROWS), "random"
+                    dataset,
+                    partial(vectors, 0.0, num_rows=ROWS),
+                    "random",
+                    folder=folder / "plans",
                 )
             ],
             PlannedTrainer,
@@ -223,7 +227,7 @@ def test_transformers(tmp_path):
         ("no skip", [plan_of(2)], "restarted at batch 0"),
     ):
         run(train_with_transformers, 2, tmp_path / case, case)
-        assert causes(plans or tmp_path / case / "plans", tmp_path / case) == names, case
+        assert causes(plans or run_of(tmp_path / case / "plans"), tmp_path / case) == names, case
 
 
 # sentence-transformers
@@ -269,7 +273,7 @@ def train_with_texts(folder, model, case):
     loss = losses.MultipleNegativesRankingLoss(model)
     planned = case == "planned"
     two = {"a": dataset.select(range(120)), "b": dataset.select(range(120, ROWS))}
-    plans = PlannedTexts(folder / "plans", dataset, loss, "random")
+    plans = PlannedTexts(dataset, loss, "random", folder=folder / "plans")
     sampler = {"planned": plans, "none": Batches(plan_of()), "robin": Half}.get(case, ByTheDocs)
     trainer = SentenceTransformerTrainer(
         model,
@@ -296,7 +300,7 @@ def test_sentence_transformers(tmp_path):
         (1, "robin", [two_sources()], "another order"),
     ):
         run(train_with_texts, devices, tmp_path / case, tmp_path / "model", case)
-        assert causes(plans or tmp_path / case / "plans", tmp_path / case) == names, case
+        assert causes(plans or run_of(tmp_path / case / "plans"), tmp_path / case) == names, case
 
 
 # Lightning
@@ -356,7 +360,7 @@ def test_lightning(tmp_path):
         (2, "whole", [plan_of()], "the whole plan on every rank"),
     ):
         run(train_with_lightning, devices, tmp_path / case, devices, case)
-        assert causes(plans or tmp_path / case / "plans", tmp_path / case) == names, case
+        assert causes(plans or run_of(tmp_path / case / "plans"), tmp_path / case) == names, case
 
 
 # WebDataset

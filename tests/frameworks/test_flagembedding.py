@@ -56,7 +56,7 @@ def train(folder, gather):
         return [model.encode(side) for side in tokens]
 
     options = {"scope": "global", "tail": "pad"} if gather else {}
-    plans = PlannedEpochs(folder / "plans", dataset, embed, **options)
+    plans = PlannedEpochs(dataset, embed, folder=folder / "plans", **options)
     trainer = Recorder(
         model=model,
         args=arguments,

@@ -14,7 +14,7 @@ from batchplan.training.lightning import PlannedData
 
 from .numbers import ROWS, Rows, vectors
 from .processes import run
-from .shown import epoch_of, epochs_of
+from .shown import epoch_of, epochs_of, run_of
 
 FLAGS = {"use_distributed_sampler": False, "reload_dataloaders_every_n_epochs": 1}
 
@@ -91,7 +91,8 @@ def train(folder, devices, *, resume=False, stop=None, workers=0, **options):
 def test_every_step_sees_the_rows_of_its_plan(devices, options, tmp_path):
     seen = run(train, devices, tmp_path, devices, **options)
     assert seen == epochs_of(tmp_path / "plans", devices, 2)
-    first, second = (Plan.load(tmp_path / "plans" / f"plan-000{e}.npz").metadata for e in (0, 1))
+    folder = run_of(tmp_path / "plans")
+    first, second = (Plan.load(folder / f"plan-000{e}.npz").metadata for e in (0, 1))
     assert first.fingerprint != second.fingerprint
 
 
@@ -103,6 +104,29 @@ def test_a_run_goes_on_in_its_epoch(devices, workers, share, tmp_path):
     went_on = run(train, devices, tmp_path, devices, resume=True, workers=workers)
     seen = [one[:stop] + other for one, other in zip(begun, went_on, strict=True)]
     assert seen == epochs_of(tmp_path / "plans", devices, 2)
+
+
+class Interrupt(Callback):
+    def on_train_batch_end(self, trainer, *_):
+        raise SystemExit
+
+
+def test_each_run_has_a_folder_of_its_own(tmp_path):
+    """In that of the Trainer, also after a run that was interrupted."""
+    model, runs = Model(), tmp_path / "_plans"
+    data = PlannedData(
+        Rows(), embed=lambda rows: vectors(0.0, rows), planner="random", batch_size=4
+    )
+    with pytest.raises(SystemExit):
+        fit(data, tmp_path, 1, model=model, callbacks=[Interrupt()])
+    (first,) = runs.iterdir()
+    model.seen.clear()
+    fit(data, tmp_path, 1, model=model, epochs=1, callbacks=[Stop(tmp_path / "kept", 3)])
+    (second,) = {*runs.iterdir()} - {first}
+    resumed = Model()
+    fit(data, tmp_path, 1, model=resumed, resume=tmp_path / "kept")
+    assert {*runs.iterdir()} == {first, second}
+    assert model.seen[:3] + resumed.seen == epochs_of(second, 1, 2)[0]
 
 
 class Kept(Model):
@@ -185,7 +209,7 @@ def test_refusals(made, flags, says, tmp_path):
 
 
 def test_arguments():
-    with pytest.raises(InputError, match="pass either a plan, or folder and embed"):
+    with pytest.raises(InputError, match="pass either a plan, or embed to plan"):
         PlannedData(Rows())
     with pytest.raises(InputError, match="options: got batch_size with a plan"):
         PlannedData(Rows(), plan(), batch_size=4)

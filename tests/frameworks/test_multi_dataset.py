@@ -65,7 +65,7 @@ def make(folder, model_folder, *, gather=False, stop=None, arguments=None, given
         for name, kind in kinds.items()
     }
     sets = data_sets()
-    plans = PlannedEpochs(folder / "plans", sets, loss, **{**PLANNED, **options})
+    plans = PlannedEpochs(sets, loss, folder=folder / "plans", **{**PLANNED, **options})
     settings = {**QUICKLY, "learning_rate": 1e-2, "batch_sampler": plans, **(arguments or {})}
     trainer = Recorder(
         model,
@@ -91,7 +91,7 @@ def set_of(row):
 
 def batches_of(folder, number, epoch):
     """The batches of the plan of a data set, in rows of all."""
-    (path,) = (folder / "plans").glob(f"{number}-*/plan-{epoch:04d}.npz")
+    (path,) = (folder / "plans").glob(f"*/{number}-*/plan-{epoch:04d}.npz")
     plan, first = Plan.load(path), [0, *ENDS][number]
     rows = (plan.rows + first).tolist()
     return [rows[start:stop] for start, stop in pairwise(plan.batch_offsets)]
@@ -223,12 +223,12 @@ def test_other_data_sets_in_the_trainer(given, tmp_path, saved):
 def test_a_loss_for_each(tmp_path, saved):
     loss = losses.MultipleNegativesRankingLoss(load_model(saved))
     with pytest.raises(InputError, match="loss: none for asked/answered, code; pass a loss, or"):
-        PlannedEpochs(tmp_path, data_sets(), {"titles": loss})
+        PlannedEpochs(data_sets(), {"titles": loss})
     streams = {name: own.to_iterable_dataset() for name, own in data_sets().items()}
     with pytest.raises(InputError, match=r"got a IterableDataset, expected a datasets.Dataset"):
-        PlannedEpochs(tmp_path, streams, loss)
+        PlannedEpochs(streams, loss)
     with pytest.raises(InputError, match="alpha: got 1 data sets; alpha is for several"):
-        PlannedEpochs(tmp_path, data_sets()["code"], loss, alpha=0.5)
+        PlannedEpochs(data_sets()["code"], loss, alpha=0.5)
 
 
 def test_a_data_set_too_small_for_a_batch(tmp_path, saved):

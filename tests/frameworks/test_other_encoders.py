@@ -33,7 +33,7 @@ from batchplan import InputError, Plan
 from batchplan.training import sentence_transformers, transformers
 from batchplan.training.transformers import PlannedBatches
 
-from .shown import epochs_of
+from .shown import epochs_of, run_of
 from .texts import QUICKLY, ROWS, load_model, pairs, rows_of, save_model
 
 
@@ -112,10 +112,11 @@ def test_planned_with_another_encoder(make, tmp_path, monkeypatch):
     monkeypatch.setattr(type(encoder), "encode", counted)
     loss, start = planned(make, tmp_path)
     options = {"encoder": encoder, "mega_batches": 1, "temperature": 0.02}
-    plans = sentence_transformers.PlannedEpochs(tmp_path / "plans", pairs(), loss, **options)
+    plans = sentence_transformers.PlannedEpochs(pairs(), loss, folder=tmp_path / "plans", **options)
     assert start(plans, batch_sampler=plans) == epochs_of(tmp_path / "plans", 1, 2)[0]
     assert sum(calls) == 2 * ROWS
-    first, second = (Plan.load(tmp_path / f"plans/plan-000{n}.npz").metadata for n in (0, 1))
+    folder = run_of(tmp_path / "plans")
+    first, second = (Plan.load(folder / f"plan-000{n}.npz").metadata for n in (0, 1))
     assert first.fingerprint == second.fingerprint
     assert first.options["temperature"] == 0.02  # the loss has 1, of other vectors
 
@@ -124,15 +125,16 @@ def test_planned_with_another_encoder(make, tmp_path, monkeypatch):
 def test_means_of_token_vectors(embeddings, tmp_path):
     loss, start = planned(multi, tmp_path)
     plans = sentence_transformers.PlannedEpochs(
-        tmp_path / "plans",
         pairs(),
         loss,
+        folder=tmp_path / "plans",
         embeddings=embeddings,
         mega_batches=1,
         random_epochs=0,
     )
     assert start(plans, batch_sampler=plans) == epochs_of(tmp_path / "plans", 1, 2)[0]
-    first, second = (Plan.load(tmp_path / f"plans/plan-000{n}.npz").metadata for n in (0, 1))
+    folder = run_of(tmp_path / "plans")
+    first, second = (Plan.load(folder / f"plan-000{n}.npz").metadata for n in (0, 1))
     assert first.fingerprint != second.fingerprint
     x, y = plans._vectors(np.arange(ROWS))
     for encode, side, got in (("encode_query", "anchor", x), ("encode_document", "positive", y)):
@@ -149,7 +151,9 @@ def test_means_of_token_vectors(embeddings, tmp_path):
 )
 def test_refusals(make, says, tmp_path):
     loss, start = planned(make, tmp_path)
-    plans = sentence_transformers.PlannedEpochs(tmp_path / "refused", pairs(), loss, "random")
+    plans = sentence_transformers.PlannedEpochs(
+        pairs(), loss, "random", folder=tmp_path / "refused"
+    )
     with pytest.raises(InputError, match=f"^{says}"):
         start(plans, batch_sampler=plans)
     assert not (tmp_path / "refused").exists()
@@ -157,7 +161,7 @@ def test_refusals(make, says, tmp_path):
 
 def test_encoders_that_cannot_plan(tmp_path):
     model, loss, *_ = sparse(tmp_path / "model")
-    make = partial(sentence_transformers.PlannedEpochs, tmp_path / "plans", pairs(), loss)
+    make = partial(sentence_transformers.PlannedEpochs, pairs(), loss)
     with pytest.raises(InputError, match="encoder: got a SparseEncoder, expected a SentenceTr"):
         make(encoder=model)
     with pytest.raises(InputError, match='no embeddings="training", as its vectors do not'):
@@ -170,7 +174,8 @@ def test_vectors_of_a_function(make, tmp_path):
     encoder, dataset = encoder_in(tmp_path / "encoder"), pairs()
     _, start = planned(make, tmp_path, (PlannedBatches,))
     plans = transformers.PlannedEpochs(
-        tmp_path / "plans", dataset,
+        dataset,
         lambda rows: [encoder.encode(dataset[rows][side]) for side in ("anchor", "positive")],
+        folder=tmp_path / "plans",
     )  # fmt: skip
     assert start(plans, remove_unused_columns=False) == epochs_of(tmp_path / "plans", 1, 2)[0]

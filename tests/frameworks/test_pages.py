@@ -100,8 +100,8 @@ def test_frameworks(tmp_path, monkeypatch):
     assert run_page(ROOT / "docs" / "frameworks.md", names) == 9
     assert run_page(ROOT / "docs" / "consumption.md", names) == 4
     assert seen == [64, 64, 22] * 8  # four loops of two epochs
-    for folder in ("plans", "free-plans", "trainer-plans", "lightning-plans"):
-        assert len(list((tmp_path / folder).glob("*.npz"))) == _EPOCHS
+    for plans in ("plans/*", "free-plans/*", "run/_plans/*/*", "_plans/*/*"):
+        assert len(list(tmp_path.glob(f"{plans}.npz"))) == _EPOCHS
 
 
 def readme(folder, program):
@@ -148,7 +148,7 @@ def test_readme(page, devices, tmp_path):
             run(readme, devices, tmp_path, small)
         small = small.replace('Arguments("run",', 'Arguments("run", use_cpu=True,')
     run(readme, devices, tmp_path, small)
-    plans = [Plan.load(path) for path in sorted((tmp_path / "plans").glob("*.npz"))]
+    plans = [Plan.load(path) for path in sorted((tmp_path / "run/_plans").glob("*/*.npz"))]
     assert [plan.metadata.world_size for plan in plans] == [devices] * 3
     assert [plan.metadata.num_rows for plan in plans] == [ROWS] * 3
     assert len({plan.metadata.fingerprint for plan in plans}) == 3

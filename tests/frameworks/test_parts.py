@@ -15,13 +15,13 @@ def test_each_epoch_has_its_number_of_mega_batches_or_random_batches(tmp_path):
     save_model(tmp_path)
     model, data = load_model(tmp_path), pairs()
     loss = losses.MultipleNegativesRankingLoss(model)
-    plans = PlannedEpochs(tmp_path / "plans", data, loss, **FREE)
+    plans = PlannedEpochs(data, loss, folder=tmp_path / "plans", **FREE)
     arguments = SentenceTransformerTrainingArguments(
         str(tmp_path / "run"), **{**QUICKLY, "num_train_epochs": 4}, batch_sampler=plans
     )
     callbacks = [Parts(plans, (0, 2, 0, None)), plans]
     SentenceTransformerTrainer(model, arguments, data, loss=loss, callbacks=callbacks).train()
-    made = [Plan.load(path).metadata for path in sorted((tmp_path / "plans").glob("plan-*.npz"))]
+    made = [Plan.load(path).metadata for path in sorted((tmp_path / "plans").glob("*/plan-*.npz"))]
     assert [plan.planner for plan in made] == ["random", "partition", "random", "partition"]
     assert made[1].options["mega_batches"] == 2
     assert made[3].options["mega_batches"] > 2  # chosen, for a model that is not trained

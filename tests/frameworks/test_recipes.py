@@ -41,7 +41,7 @@ def folder(tmp_path):
 
 
 def plans_of(folder):
-    return [Plan.load(path) for path in sorted((folder / "plans").glob("*.npz"))]
+    return [Plan.load(path) for path in sorted((folder / "run/_plans").glob("*/*.npz"))]
 
 
 @pytest.mark.parametrize("devices", [1, 2])
@@ -64,7 +64,10 @@ def test_several_data_sets(folder):
     rows.select(range(20, ROWS)).to_parquet(folder / "captions.parquet")
     run(train, 1, folder, program_of("Several data sets"))
     sizes = [
-        [Plan.load(path).metadata.num_rows for path in (folder / "plans" / name).glob("*.npz")]
+        [
+            Plan.load(path).metadata.num_rows
+            for path in (folder / "run/_plans").glob(f"*/{name}/*.npz")
+        ]
         for name in ("0-questions", "1-captions")
     ]
     assert sizes == [[20] * 3, [ROWS - 20] * 3]

@@ -122,5 +122,5 @@ def test_every_step_sees_the_rows_of_its_plan(name, way, devices, tmp_path):
     went_on = run(program, devices, tmp_path, stop=None, resume=True, **options)
     seen = [one[:stop] + other for one, other in zip(begun, went_on, strict=True)]
     assert seen == epochs_of(tmp_path / "plans", devices, EPOCHS)
-    left = sorted(path.name for path in (tmp_path / "plans").glob("part-*"))
+    left = sorted(path.name for path in (tmp_path / "plans").rglob("part-*"))
     assert left == []

@@ -21,7 +21,7 @@ from batchplan.training.text_encoding import BatchSize
 
 from .processes import FailedError, run
 from .shown import epochs_of
-from .stopping import Stop
+from .stopping import Interrupt, Stop
 from .texts import FRESH, QUICKLY, ROWS, load_model, pairs, rows_of, save_model
 
 
@@ -49,7 +49,7 @@ class Recorder(SentenceTransformerTrainer):
 
 def make(
     folder, model_folder, *, loss="MultipleNegativesRankingLoss", gather=False, stop=None,
-    arguments=None, dataset=None, evaluated=None, planner="random", **options
+    arguments=None, dataset=None, evaluated=None, planner="random", usual=False, **options
 ):  # fmt: skip
     model = load_model(model_folder)
     dataset = pairs() if dataset is None else dataset
@@ -59,7 +59,9 @@ def make(
     else:
         loss = getattr(losses, loss)(model, gather_across_devices=gather)
     options = {**FRESH, **options}
-    plans = PlannedEpochs(folder / "plans", dataset, loss, planner, **options)
+    plans = PlannedEpochs(
+        dataset, loss, planner, folder=None if usual else folder / "plans", **options
+    )
     settings = {**QUICKLY, "learning_rate": 1e-2, "batch_sampler": plans, **(arguments or {})}
     trainer = Recorder(
         model,
@@ -151,7 +153,7 @@ def train_on_vectors(folder, model_folder, **options):
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
     plans, calls = plans_in(trainer), []
-    embed, vectors = plans._embed, plans.plans._vectors
+    embed = plans._embed
 
     def counted(rows, *of):
         calls.append(len(rows))
@@ -159,7 +161,7 @@ def train_on_vectors(folder, model_folder, **options):
 
     plans._embed = counted
     trainer.train()
-    return trainer.seen, vectors.store.sides, embed(np.arange(ROWS)), calls
+    return trainer.seen, plans.plans._vectors.store.sides, embed(np.arange(ROWS)), calls
 
 
 def test_evaluations_and_predictions_outside_of_the_training(tmp_path, saved):
@@ -253,7 +255,7 @@ def test_a_run_goes_on_in_its_epoch(devices, workers, stop, tmp_path, saved):
 
 
 def plans_of(folder):
-    return sorted((folder / "plans").glob("plan-*.npz"))
+    return sorted((folder / "plans").glob("**/plan-*.npz"))
 
 
 def test_a_resumed_epoch_needs_its_own_plan(tmp_path, saved):
@@ -264,13 +266,46 @@ def test_a_resumed_epoch_needs_its_own_plan(tmp_path, saved):
         train(tmp_path, saved, resume=True)
 
 
-def test_a_new_run_needs_a_new_folder(tmp_path, saved):
-    trainer = make(tmp_path, saved, arguments={"num_train_epochs": 1})
+def runs_in(folder):
+    return {path.name for path in folder.iterdir()}
+
+
+def test_each_run_has_a_folder_of_its_own(tmp_path, saved):
+    """Also a run after one that was interrupted, and two at once in one output folder."""
+    trainer = make(tmp_path, saved, stop=3)
+    others = make(tmp_path, saved)
     trainer.train()
-    with pytest.raises(InputError, match="holds the plans of an earlier run, which another model"):
+    (first,) = runs_in(tmp_path / "plans")
+    trainer.add_callback(Interrupt(2))
+    with pytest.raises(KeyboardInterrupt):
         trainer.train()
-    with pytest.raises(InputError, match="holds the plans of an earlier run"):
-        train(tmp_path, saved)
+    trainer.remove_callback(Interrupt)
+    trainer.remove_callback(Stop)
+    trainer.seen.clear()
+    interrupted = runs_in(tmp_path / "plans")
+    assert len(interrupted) == 2
+    trainer.train()
+    (last,) = runs_in(tmp_path / "plans") - interrupted
+    assert trainer.seen == epochs_of(tmp_path / "plans" / last, 1, 2)[0]
+    others.train()
+    assert len(runs_in(tmp_path / "plans")) == 4
+    others.seen.clear()
+    others.train(resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-3"))
+    assert others.seen == epochs_of(tmp_path / "plans" / first, 1, 2)[0][3:]
+    assert len(runs_in(tmp_path / "plans")) == 4
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_the_plans_are_in_the_output_of_the_trainer(devices, tmp_path, saved):
+    """A run that resumes finds them, also if the folder was moved after a kill."""
+    begun = run(train, devices, tmp_path / "a", saved, stop=3, usual=True)
+    (tmp_path / "a").rename(tmp_path / "b")
+    options = {"resume": True, "usual": True, "planner": "osgd", "num_batches": 6}
+    with pytest.raises(FailedError, match="of another run, whose planner is 'random'"):
+        run(train, devices, tmp_path / "b", saved, **options)
+    went_on = run(train, devices, tmp_path / "b", saved, resume=True, usual=True)
+    seen = [one[0] + other[0] for one, other in zip(begun, went_on, strict=True)]
+    assert seen == epochs_of(tmp_path / "b" / "run" / "_plans", devices, 2)
 
 
 def test_a_run_resumes_with_its_own_texts(tmp_path, saved):
@@ -426,7 +461,7 @@ def test_who_forgets_a_line_is_told(tmp_path, saved):
     trainer = make(tmp_path, saved)
     plans = plans_in(trainer)
     trainer.remove_callback(plans)
-    forgot = PlannedEpochs(tmp_path / "plans", pairs(), trainer.loss)
+    forgot = PlannedEpochs(pairs(), trainer.loss)
     with pytest.raises(InputError, match="the trainer does not know them; pass callbacks="):
         forgot(forgot.dataset, 4)
     other = make(tmp_path, saved)

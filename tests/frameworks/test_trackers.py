@@ -9,6 +9,7 @@ from batchplan import Plan
 
 from . import test_multi_dataset, test_sentence_transformers, test_transformers
 from .processes import run
+from .shown import run_of
 from .texts import ROWS, save_model
 
 SECONDS = {"embedding_seconds", "planning_seconds"}
@@ -64,7 +65,8 @@ def test_one_data_set(devices, options, epochs, tmp_path, small):
     steps = [epoch * -(-ROWS // (4 * devices)) for epoch in epochs]
     assert found.keys() == SECONDS | FIGURES
     assert {tuple(step for step, _ in values) for values in found.values()} == {tuple(steps)}
-    plans = [Plan.load(tmp_path / "plans" / f"plan-000{epoch}.npz").metadata for epoch in epochs]
+    folder = run_of(tmp_path / "plans")
+    plans = [Plan.load(folder / f"plan-000{epoch}.npz").metadata for epoch in epochs]
     for name in FIGURES:
         values = [value for _, value in found[name]]
         assert values == pytest.approx([plan.metrics[name] for plan in plans], abs=1e-6)

@@ -12,7 +12,7 @@ from batchplan.training.transformers import PlannedBatches, PlannedEpochs
 
 from .numbers import ROWS, Rows, vectors
 from .processes import run
-from .shown import epochs_of
+from .shown import epochs_of, run_of
 from .stopping import Stop
 
 
@@ -59,7 +59,7 @@ def embed(model):
 def make(folder, *, kind=Recorder, stop=None, arguments=None, plans=True, **options):
     dataset, model = Rows(), Model()
     options = {"embed": embed(model), "planner": "random", **options}
-    planned = PlannedEpochs(folder / "plans", dataset, **options)
+    planned = PlannedEpochs(dataset, folder=folder / "plans", **options)
     settings = {
         "num_train_epochs": 2, "per_device_train_batch_size": 4, "use_cpu": True,
         "report_to": "none", "disable_tqdm": True, "save_strategy": "no",
@@ -95,14 +95,15 @@ def train(folder, *, resume=False, **options):
 )
 def test_every_step_sees_the_rows_of_its_plan(devices, options, tmp_path):
     results = run(train, devices, tmp_path, **options)
+    folder = run_of(tmp_path / "plans")
     if "every" in options:
-        (tmp_path / "plans" / "plan-0001.npz").symlink_to("plan-0000.npz")
+        (folder / "plan-0001.npz").symlink_to("plan-0000.npz")
     expected = epochs_of(tmp_path / "plans", devices, 2)
     assert [seen for seen, _ in results] == expected
     accumulated = options.get("arguments", {}).get("gradient_accumulation_steps", 1)
     updates = -(-len(expected[0]) // 2 // accumulated)
     assert [step for _, step in results] == [2 * updates] * devices
-    first, second = (Plan.load(tmp_path / "plans" / f"plan-000{e}.npz").metadata for e in (0, 1))
+    first, second = (Plan.load(folder / f"plan-000{e}.npz").metadata for e in (0, 1))
     assert (first.fingerprint != second.fingerprint) == ("every" not in options)
 
 
@@ -111,9 +112,8 @@ def train_on_vectors(folder):
         folder, kind=Kept, embed=lambda rows: np.zeros((len(rows), 3)), embeddings="training",
         arguments={"gradient_accumulation_steps": 2},
     )  # fmt: skip
-    vectors = plans_in(trainer).plans._vectors
     trainer.train()
-    return vectors.store.sides
+    return plans_in(trainer).plans._vectors.store.sides
 
 
 @pytest.mark.parametrize("devices", [1, 2])
@@ -137,11 +137,11 @@ def test_a_run_goes_on_in_its_epoch(devices, workers, share, tmp_path):
 
 def test_plans_that_come_after_the_trainer(tmp_path):
     late = make(tmp_path, kind=Trainer, plans=False)
-    late.add_callback(PlannedEpochs(tmp_path / "late", late.train_dataset, embed(late.model)))
+    late.add_callback(PlannedEpochs(late.train_dataset, embed(late.model)))
     with pytest.raises(InputError, match="let the trainer inherit from PlannedBatches"):
         late.train()
     late = make(tmp_path, plans=False)
-    late.add_callback(PlannedEpochs(tmp_path / "late", late.train_dataset, embed(late.model)))
+    late.add_callback(PlannedEpochs(late.train_dataset, embed(late.model)))
     with pytest.raises(InputError, match=r"does not know them; pass callbacks=\[plans\]"):
         late.train()
 
@@ -167,4 +167,4 @@ def test_refusals(options, says, tmp_path):
     with pytest.raises(InputError, match=says):
         make(tmp_path, **options)
     with pytest.raises(InputError, match="got a generator, which has no length"):
-        PlannedEpochs(tmp_path, (row for row in range(9)), vectors)
+        PlannedEpochs((row for row in range(9)), vectors)

@@ -17,7 +17,7 @@ from batchplan.data import Embeddings
 from batchplan.training.sentence_transformers import PlannedEpochs
 
 from .processes import run
-from .shown import epochs_of
+from .shown import epochs_of, run_of
 from .texts import FRESH, QUICKLY, ROWS, load_model, rows_of, save_model
 
 COLUMNS = {"anchor": "x", "positive": "y", "negative_1": "n", "negative_2": "m"}
@@ -48,7 +48,7 @@ def train(folder, model_folder, *, loss="MultipleNegativesRankingLoss", planner=
     dataset = Dataset.from_dict(texts)
     loss = getattr(losses, loss)(model, gather_across_devices=gather)
     options = {**FRESH, **options}
-    plans = PlannedEpochs(folder / "plans", dataset, loss, planner, **options)
+    plans = PlannedEpochs(dataset, loss, planner, folder=folder / "plans", **options)
     settings = {**QUICKLY, "learning_rate": 0.0, "batch_sampler": plans}
     arguments = SentenceTransformerTrainingArguments(str(folder / "run"), **settings)
     trainer = Recorder(model, arguments, dataset, loss=loss, callbacks=[plans])
@@ -80,13 +80,13 @@ def test_every_step_sees_the_plan_of_all_texts(devices, options, tmp_path, saved
         unit = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (side, expected)]
         np.testing.assert_allclose(*unit, atol=2e-3)
     x, y, *negatives = kept
-    last = Plan.load(tmp_path / "plans" / "plan-0001.npz").metadata
+    last = Plan.load(run_of(tmp_path / "plans") / "plan-0001.npz").metadata
     assert last.fingerprint == Embeddings.from_arrays(x, y, negatives=negatives).fingerprint
 
 
 def test_planners_of_pairs_look_at_pairs(tmp_path, saved):
     seen, kept, _ = train(tmp_path, saved, planner="knn")
     assert [seen] == epochs_of(tmp_path / "plans", 1, 2)
-    last = Plan.load(tmp_path / "plans" / "plan-0001.npz").metadata
+    last = Plan.load(run_of(tmp_path / "plans") / "plan-0001.npz").metadata
     assert len(kept) == 2
     assert last.fingerprint == Embeddings.from_arrays(*kept).fingerprint

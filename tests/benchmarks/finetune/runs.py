@@ -146,9 +146,7 @@ def train(
         callbacks: list[TrainerCallback] = [curve]
         if way.planner is not None:
             options = way.plan | (judge(data, model, Path(folder)) if way.reference else {})
-            plans = PlannedEpochs(
-                Path(folder) / "plans", data, loss, way.planner, seed=1000 * seed, **options
-            )
+            plans = PlannedEpochs(data, loss, way.planner, seed=1000 * seed, **options)
             sampler["batch_sampler"] = plans
             callbacks += [*([Parts(plans, way.parts)] if way.parts else []), plans]
         elif way.no_duplicates:

@@ -101,7 +101,7 @@ def train(
     data = Dataset(pairs().select(["docstring", "code"]).slice(0, rows))
     loss, clock, planned = MultipleNegativesRankingLoss(model), Clock(), {}
     if way != "shuffled":
-        planned["batch_sampler"] = PlannedEpochs(Path(folder) / "plans", data, loss, **WAYS[way])
+        planned["batch_sampler"] = PlannedEpochs(data, loss, **WAYS[way])
     arguments = SentenceTransformerTrainingArguments(
         str(Path(folder) / "run"), per_device_train_batch_size=BATCH_SIZE, num_train_epochs=EPOCHS,
         learning_rate=RATE, bf16=True, use_cpu=True, report_to="none", save_strategy="no",

@@ -57,7 +57,7 @@ def train(folder: Path, _rank: int, _world_size: int, workers: str):
         x, y = (tokenizer(side, return_tensors="pt") for side in sides)
         return [model.encode_query(x)[1], model.encode_passage(y)[1]]
 
-    plans = PlannedEpochs(folder / "plans", dataset, embed, tail="drop")
+    plans = PlannedEpochs(dataset, embed, folder=folder / "plans", tail="drop")
     trainer = PlannedTrainer(
         model=model,
         args=arguments,

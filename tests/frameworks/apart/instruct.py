@@ -67,7 +67,7 @@ def train(folder: Path, rank: int, _world_size: int, workers: str):
         vectors = model(**tokens)["last_hidden_state"]
         return vectors[::2], vectors[1::2]
 
-    plans = PlannedEpochs(folder / "plans", dataset, embed, scope="global", tail="drop")
+    plans = PlannedEpochs(dataset, embed, folder=folder / "plans", scope="global", tail="drop")
     callbacks_map["plans"] = lambda args, trainer: plans
     arguments = TrainingArguments(
         str(folder / "run"), per_device_train_batch_size=4, num_train_epochs=EPOCHS, use_cpu=True,

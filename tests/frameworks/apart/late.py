@@ -45,7 +45,7 @@ def train(folder: Path, _rank: int, _world_size: int, workers: str):
         )
         return [np.stack([tokens.mean(0) for tokens in side]).astype(np.float32) for side in sides]
 
-    plans = PlannedEpochs(folder / "plans", dataset, embed)
+    plans = PlannedEpochs(dataset, embed, folder=folder / "plans")
     arguments = SentenceTransformerTrainingArguments(
         str(folder / "run"), per_device_train_batch_size=4, num_train_epochs=EPOCHS, use_cpu=True,
         remove_unused_columns=False, dataloader_num_workers=int(workers), report_to="none",

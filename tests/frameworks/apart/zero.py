@@ -98,7 +98,9 @@ def in_a_trainer(folder, model):
     def embed(rows):
         return model.sides(torch.from_numpy(rows).float())
 
-    plans = PlannedEpochs(folder / "plans", Rows(), embed, embeddings="training", ahead=0.4, **HARD)
+    plans = PlannedEpochs(
+        Rows(), embed, folder=folder / "plans", embeddings="training", ahead=0.4, **HARD
+    )
     arguments = TrainingArguments(
         str(folder / "run"), num_train_epochs=2, per_device_train_batch_size=4, use_cpu=True,
         report_to="none", disable_tqdm=True, save_strategy="no", remove_unused_columns=False,
