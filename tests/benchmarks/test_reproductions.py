@@ -85,6 +85,16 @@ def test_the_toy_descends_the_gradient():
     np.testing.assert_allclose(vectors.y, expected[1], atol=1e-12)
 
 
+def test_a_depth_first_search_goes_back_where_it_cannot_go_on():
+    """On a line of rows: to one end, then from the start to the other."""
+    n = batchsampler.BATCH_SIZE
+    line = np.stack([np.r_[1:n, -1], np.arange(-1, n - 1)], axis=1)
+    start, *others = batchsampler.depth_first(line, np.random.default_rng(0))
+    assert 0 < start < n - 1
+    up, down = list(range(start + 1, n)), list(range(start - 1, -1, -1))
+    assert others in (up + down, down + up)
+
+
 def test_theorem_3_as_printed_covers_all_rows():
     assert scns.theorem_3(1, 5) == 1
     # one row a batch: all M after M (1 + 1/2 + ... + 1/M) draws

@@ -68,8 +68,8 @@ def draw_from_classes(
 def _vectors(
     embeddings: Embeddings, labels: Int64Array, options: ScnsOptions, runtime: Runtime
 ) -> Float64Array:
-    """float64 (classes, d): the class embeddings, or the mean of the (normalised) rows of both sides
-    of each class."""
+    """float64 (classes, d): the class embeddings, or the means of the (normalised) rows of both
+    sides."""
     column = options.label_column
     if (bare := np.flatnonzero(labels < 0)).size:
         raise InputError(

@@ -16,7 +16,8 @@ class Effort:
     timed_rows: tuple[int, ...] = (5_000, 10_000, 20_000)
     listing_rows: tuple[int, ...] = (2_500, 5_000)
     edges_per_row: int = 512
-    epochs: int = 5  # of training
+    table_rows: tuple[int, ...] = (24_927, 275_602)  # of tables 5 and 6 of GCBS
+    epochs: int = 10  # of training
     trials: int = 300  # random assignments at the start of each epoch
     seeds: int = 4  # of walks
     batches: int = 512  # of each plan of walks
@@ -29,6 +30,7 @@ class Effort:
 QUICK = Effort(
     timed_rows=(300, 600),
     listing_rows=(150, 300),
+    table_rows=(),
     edges_per_row=16,
     epochs=2,
     trials=20,
