@@ -5,9 +5,18 @@ expected, and how to fix it. The command line ends with an exit status for each 
 (`batchplan.cli.statuses`).
 """
 
+_MOST, _END = 480, 220  # characters of a message, and those that are kept of its end
+
 
 class BatchplanError(Exception):
     """The base of all errors; only the families below are raised."""
+
+    def __init__(self, message: object = "") -> None:
+        """Make the error; of a long message, as by many columns, the middle is left out."""
+        text = str(message)
+        if len(text) > _MOST:
+            text = f"{text[: _MOST - _END - 5]} ... {text[-_END:]}"
+        super().__init__(text)
 
 
 class InputError(BatchplanError, ValueError):

@@ -120,8 +120,18 @@ class HostSession:
 
     @contextmanager
     def opened(self, embeddings: list[str]) -> Iterator[Opened]:
-        """Read the embeddings; progress is shown until the body ends."""
+        """Read the embeddings; progress is shown until the body ends.
+
+        Raises:
+            InputError: a plan is among them; or as `load_embeddings`.
+        """
         from batchplan.cli.console import Watch
+        from batchplan.plans import is_plan
+
+        for path in filter(is_plan, embeddings):
+            raise InputError(
+                f"{path}: is a plan, expected embeddings; give plans first: PLAN EMBEDDINGS"
+            )
 
         watch = Watch(quiet=self.quiet, verbose=self.verbose)
         runtime = Runtime.of(self.where(), self.memory, self.seed, watch)

@@ -10,7 +10,6 @@ import typer
 
 from batchplan.cli.grouping import check_paths, grouped
 from batchplan.cli.options import BATCH_SIZE, FORCE, Measuring, load_plan
-from batchplan.errors import InputError
 from batchplan.options import option
 from batchplan.text import one_line
 
@@ -53,18 +52,12 @@ def report(
       batchplan report plan.npy embeddings.parquet -o report.html
     """
     from batchplan.data.texts import text_columns
-    from batchplan.plans import is_plan
     from batchplan.report.write import check_report_output, write_report
 
     columns = None if texts is None else text_columns(texts)
     if len(inputs) < 2:
         raise typer.BadParameter("got one path, expected plans and then their embeddings")
     *files, embeddings = inputs
-    if is_plan(embeddings):
-        raise InputError(
-            f"{embeddings}: is a plan, expected the embeddings last; "
-            "give PLAN... EMBEDDINGS in this order"
-        )
     read = [*inputs, *([text_table] if text_table else []), *measuring.paths]
     check_report_output(output, png, force=force, inputs=read)
     with measuring.session.opened([embeddings]) as (data, runtime, watch):

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from math import prod
-from typing import Any, BinaryIO, ClassVar, Literal
+from typing import IO, Any, BinaryIO, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from batchplan.data.dtypes import fill, stored_dtype, widened
+from batchplan.data.dtypes import fill, kept_dtype, widened
 from batchplan.data.matrix import BLOCK_BYTES, Allocate, RowMatrix, Shard, Side
 from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError
+from batchplan.files.kinds import other_kind
 from batchplan.files.reading import readable
 from batchplan.files.remote import RemotePath, ShardPath, of_each, opened_file
+
+Unpack = Callable[[BinaryIO], AbstractContextManager[IO[bytes]]]
 
 
 @dataclass(frozen=True)
@@ -29,12 +32,16 @@ class ArrayHeader:
         dtype: of the numbers as stored.
         fortran: whether they are stored column by column.
         stop: the byte at which they end; None for the end of the file.
+        counts: whether each row begins with the number of its dimensions, as int32.
+        unpack: opens the numbers of a compressed file.
     """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     fortran: bool = False
     stop: int | None = None
+    counts: bool = False
+    unpack: Unpack | None = None
 
 
 @dataclass(frozen=True)
@@ -86,9 +93,13 @@ def opened(path: ShardPath, kind: str) -> Iterator[tuple[BinaryIO, int]]:
             raise InputError(f"{path}: got an empty file (0 bytes), expected {kind}")
         try:
             yield file, size
-        except (InputError, OSError):
+        except OSError:
             raise
         except Exception as error:
+            if (other := other_kind(path, kind)) is not None:
+                raise other from error
+            if isinstance(error, InputError):
+                raise
             reason = str(error).partition("\n")[0] or type(error).__name__
             raise InputError(
                 f"{path}: got a header that cannot be read as {kind} ({reason}); the file is "
@@ -102,7 +113,7 @@ class _Shard:
 
     def __init__(self, path: ShardPath, header: ArrayHeader, file: BinaryIO, size: int) -> None:
         shape, self.dtype, offset = header.shape, header.dtype, file.tell()
-        stored_dtype(self.dtype, str(path))
+        kept_dtype(self.dtype, str(path))
         if len(shape) != 2:
             hints = {0: "a single number is not a matrix", 1: "stack the vectors with np.stack"}
             hint = hints.get(len(shape), "reshape to (rows, dimensions)")
@@ -123,54 +134,89 @@ class _Shard:
         if min(shape) == 0:
             raise InputError(f"{path}: got shape {shape}, expected at least 1 row and 1 dimension")
         self.path, self.offset = path, offset
-        self.rows, self.dim = shape
+        self._shape, self._counts, self._unpack = shape, header.counts, header.unpack
+        self.rows, self.dim = shape[0], shape[1] - self._counts
         self.order: Literal["F", "C"] = "F" if header.fortran and 1 not in shape else "C"
-        # Whether the data must be converted before use.
-        aligned = offset % self.dtype.itemsize == 0 and self.dtype.isnative
-        self.converts = self.order == "F" or not aligned or self.dtype.itemsize == 8
+        # Whether the data must be copied, and converted, before use.
+        self.copies = isinstance(path, RemotePath) or header.unpack is not None
+        aligned = (self.copies or offset % self.dtype.itemsize == 0) and self.dtype.isnative
+        self.converts = self.order == "F" or not aligned or self.dtype.itemsize == 8 or self._counts
         self._map: NDArray[Any] | None = None
-        if not isinstance(path, RemotePath):
+        if not self.copies:
             self._map = np.memmap(file, self.dtype, "r", offset, shape, self.order)
 
     def load(
         self, dtype: np.dtype[Any], advance: Callable[[int], None], allocate: Allocate
     ) -> NDArray[Any]:
-        """Return the mapped file; or its numbers, copied if it is remote, or converted to
-        ``dtype``."""
-        data = self._map
-        if isinstance(self.path, RemotePath):
-            data = self._copy(self.path, advance, allocate)
-        assert data is not None  # a local file is mapped
+        """Return the mapped file; or its numbers, copied if it is remote or compressed, or
+        converted to ``dtype``.
+
+        Raises:
+            InputError: a row states another number of dimensions than the first; or the compressed
+                data are damaged.
+        """
+        data = self._copy(advance, allocate) if self._map is None else self._map
         if not self.converts:
             return data
-        out = allocate(data.shape, dtype)
+        out = allocate((self.rows, self.dim), dtype)
         step = max(1, BLOCK_BYTES // (self.dim * self.dtype.itemsize))
         for start in range(0, self.rows, step):
-            block = widened(np.asarray(data[start : start + step]))
-            fill(out[start : start + step], block)
+            block = np.asarray(data[start : start + step])
+            if self._counts:
+                block = self._without_counts(block, start)
+            fill(out[start : start + step], block if block.dtype == dtype else widened(block))
             advance(len(block))
         return out
 
-    def _copy(
-        self, path: RemotePath, advance: Callable[[int], None], allocate: Allocate
-    ) -> NDArray[Any]:
-        """Copy the numbers of a remote file, in their stored dtype."""
-        flat, width = allocate((self.rows * self.dim,), self.dtype), self.dim * self.dtype.itemsize
-        with readable(str(path)):
-            path.read_into(
-                memoryview(flat.view(np.uint8)),  # type: ignore[arg-type]
-                self.offset,
-                width,
-                lambda count: advance(count // width),
+    def _without_counts(self, block: NDArray[Any], start: int) -> NDArray[Any]:
+        """Return the vectors of rows that each begin with their number of dimensions."""
+        counts = block[:, 0].view("<i4")
+        if (other := np.flatnonzero(counts != self.dim)).size:
+            row = int(other[0])
+            raise InputError(
+                f"{self.path} row {start + row}: got {counts[row]} dimensions, expected {self.dim} "
+                "as in the first row; make all vectors alike, or write the file again"
             )
-        return flat.reshape((self.rows, self.dim), order=self.order)
+        return block[:, 1:]
+
+    def _copy(self, advance: Callable[[int], None], allocate: Allocate) -> NDArray[Any]:
+        """Copy the numbers of a remote or compressed file, in their stored dtype."""
+        flat, width = allocate((prod(self._shape),), self.dtype), self.dim * self.dtype.itemsize
+        out: memoryview = flat.view(np.uint8).data
+
+        def copied(count: int) -> None:
+            advance(count // width)
+
+        if self._unpack:
+            self._decode(self._unpack, out, width, copied)
+        elif isinstance(self.path, RemotePath):
+            with readable(str(self.path)):
+                self.path.read_into(out, self.offset, width, copied)
+        return flat.reshape(self._shape, order=self.order)
+
+    def _decode(
+        self,
+        unpack: Unpack,
+        out: memoryview,
+        width: int,
+        advance: Callable[[int], None],
+    ) -> None:
+        """Fill ``out`` with the decoded numbers, a multiple of ``width`` bytes at a time."""
+        step = max(1, BLOCK_BYTES // width) * width
+        with opened(self.path, "NPZ") as (file, _), unpack(file) as stream:
+            for start in range(0, len(out), step):
+                block = stream.read(min(step, len(out) - start))
+                out[start : start + len(block)] = block
+                if len(block) < min(step, len(out) - start):
+                    raise ValueError("the data end too early")
+                advance(len(block))
 
 
 class ArraySource:
     """One side in files of one matrix each.
 
-    C-ordered float16, bfloat16 and float32 of the native byte order are mapped, or copied if they
-    are remote. Fortran order, other byte orders, float64 and unaligned data are
+    C-ordered int8, and float16, bfloat16 and float32 of the native byte order, are mapped, or
+    copied if they are remote. Fortran order, other byte orders, float64 and unaligned data are
     converted once, rather than again for every tile.
 
     Attributes:
@@ -183,7 +229,7 @@ class ArraySource:
         work: rows that `read` copies, and rows that it converts.
 
     Raises:
-        InputError: the dtype is not float16 or float32, or shards differ.
+        InputError: the dtype is not one of embeddings, or shards differ.
     """
 
     id = None
@@ -191,9 +237,9 @@ class ArraySource:
     def __init__(self, shards: Sequence[_Shard], side: str, column: str = "") -> None:
         self._shards, self._side, self.sides, self.column = shards, side, (side,), column
         first = shards[0]
-        self._dtype = stored_dtype(first.dtype, str(first.path))
+        self._dtype = kept_dtype(first.dtype, str(first.path))
         for shard in shards[1:]:
-            dtype = stored_dtype(shard.dtype, str(shard.path))
+            dtype = kept_dtype(shard.dtype, str(shard.path))
             if (shard.dim, dtype) != (first.dim, self._dtype):
                 raise InputError(
                     f"{shard.path}: got {shard.dim} dimensions of {dtype}, expected {first.dim} "
@@ -202,7 +248,7 @@ class ArraySource:
         self.counts = [shard.rows for shard in shards]
         self.rows = sum(self.counts)
         self.dims: tuple[int, ...] = (first.dim,)
-        copied = [shard for shard in shards if isinstance(shard.path, RemotePath)]
+        copied = [shard for shard in shards if shard.copies]
         converted = sum(shard.rows for shard in shards if shard.converts)
         self.work = converted + sum(shard.rows for shard in copied)
         self.need = self.kept = converted * first.dim * self._dtype.itemsize + sum(

@@ -10,7 +10,9 @@ from batchplan.data.tables import TableFile, TableFormat
 from batchplan.files.remote import ShardPath
 
 _MAGIC = b"ARROW1"  # of files; streams have none
-_END = b"\xff\xff\xff\xff\0\0\0\0"  # of streams; without it, one may have lost its last rows
+# Of streams; without it, one may have lost its last rows. Before Arrow 0.15, messages began without
+# the first four bytes.
+_END = b"\xff\xff\xff\xff\0\0\0\0"
 
 
 @contextmanager
@@ -35,8 +37,10 @@ def _batches(stream: Any, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
         return
     yield from reader
     end, size = stream.tell(), stream.size()
-    stream.seek(max(0, end - len(_END)))
-    if end != size or stream.read() != _END:
+    stream.seek(0)
+    mark = _END if stream.read(4) == _END[:4] else _END[4:]
+    stream.seek(max(0, end - len(mark)))
+    if end != size or stream.read() != mark:
         raise ValueError(f"the stream ends at byte {end} of {size}, or without its mark")
 
 

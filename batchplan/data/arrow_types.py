@@ -1,10 +1,35 @@
 """Which types of Arrow hold lists, text, bytes or ids."""
 
+from typing import Any
+
 import pyarrow as pa
+
+
+def storage(kind: pa.DataType) -> pa.DataType:
+    """Return the type in which values are stored: that of an extension type, else the type itself.
+    A type is an extension only if a package that was imported has registered it."""
+    while isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    return kind
+
+
+def plain(values: Any) -> Any:
+    """Return the values of an array, chunked or not, as stored, and text as a type that all
+    functions of Arrow take: few take views, which polars writes."""
+    if isinstance(values, pa.ChunkedArray):
+        return pa.chunked_array(map(plain, values.chunks)) if values.num_chunks else values
+    while isinstance(values, pa.ExtensionArray):
+        values = values.storage
+    if values.type == pa.string_view():
+        return values.cast(pa.large_string())
+    if pa.types.is_dictionary(values.type) and values.type.value_type == pa.string_view():
+        return pa.DictionaryArray.from_arrays(values.indices, plain(values.dictionary))
+    return values
 
 
 def is_list(kind: pa.DataType) -> bool:
     """Return whether values are lists, of one length or of several."""
+    kind = storage(kind)
     return bool(
         pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     )
@@ -12,7 +37,7 @@ def is_list(kind: pa.DataType) -> bool:
 
 def is_text(kind: pa.DataType) -> bool:
     """Return whether values are strings."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    return storage(kind) in (pa.string(), pa.large_string(), pa.string_view())
 
 
 def is_bytes(kind: pa.DataType) -> bool:
@@ -22,25 +47,32 @@ def is_bytes(kind: pa.DataType) -> bool:
 
 def float_type(kind: pa.DataType) -> pa.DataType | None:
     """Return the type of the numbers in lists of floats; None for other types."""
-    return kind.value_type if is_list(kind) and pa.types.is_floating(kind.value_type) else None
+    values = storage(kind).value_type if is_list(kind) else None
+    return values if values is not None and pa.types.is_floating(values) else None
+
+
+def vector_type(kind: pa.DataType) -> pa.DataType | None:
+    """Return the type of the numbers in lists of floats or int8; None for other types."""
+    is_int8 = is_list(kind) and storage(kind).value_type == pa.int8()
+    return pa.int8() if is_int8 else float_type(kind)
 
 
 def label_type(kind: pa.DataType) -> pa.DataType | None:
     """Return the type in which labels are read: their integer type, boolean, or large_string; None
     for others."""
+    kind = storage(kind)
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return kind
     # Plain strings overflow their 32-bit offsets at 2 GB when chunks are combined.
-    return pa.large_string() if is_text(kind) or kind == pa.string_view() else None
+    return pa.large_string() if is_text(kind) else None
 
 
 def id_type(kind: pa.DataType) -> pa.DataType | None:
     """Return the type in which ids are read: their type of numbers, large_string or large_binary;
     None for others. `batchplan.data.ids.whole` turns floats and decimals into integers."""
-    if isinstance(kind, pa.BaseExtensionType):
-        kind = kind.storage_type
+    kind = storage(kind)
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if pa.types.is_float32(kind) or pa.types.is_float64(kind) or pa.types.is_decimal(kind):

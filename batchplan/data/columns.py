@@ -38,4 +38,4 @@ def require_column(schema: pa.Schema, name: str, where: str) -> None:
 
 def columns_of(schema: pa.Schema) -> str:
     """Return a text that lists the columns and their types."""
-    return shown("columns", [f"{field.name!r} {field.type}" for field in schema])
+    return shown("columns", [f"{field.name!r:.60} {field.type!s:.60}" for field in schema])

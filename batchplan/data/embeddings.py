@@ -87,10 +87,10 @@ class Embeddings:
         """Make embeddings of arrays in memory, with the same checks as files.
 
         Args:
-            x: (N, d) float16, bfloat16 or float32: an array; a torch tensor on any device; a column
-                of lists of one length of pyarrow, polars, pandas or `datasets`; or anything else
-                that np.asarray takes. C-ordered native numbers in main memory are not copied, so
-                do not change them afterwards. float64 is rounded to float32.
+            x: (N, d) float16, bfloat16, float32 or int8: an array; a torch tensor on any device; a
+                column of lists of one length of pyarrow, polars, pandas or `datasets`; or anything
+                else that np.asarray takes. C-ordered native numbers in main memory are not copied,
+                so do not change them afterwards. float64 is rounded to float32.
             y: the other side, of the same shape; None if there is only one matrix.
             negatives: mined negatives of each row: an (N, k, d) array, k values as ``x``, or N
                 arrays (k_i, d) if rows have different numbers of them. A row of zeros is a missing

@@ -9,22 +9,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from batchplan.errors import InputError
 from batchplan.files.inputs import INPUT_FORMATS, has_input_suffix, suffixes
+from batchplan.files.kinds import unknown_suffix
 from batchplan.files.remote import ShardPath
 
 if TYPE_CHECKING:  # arrays need no Arrow
     from batchplan.data.arrays import ArrayFormat
-    from batchplan.data.safetensors import TensorFormat
     from batchplan.data.tables import TableFormat
-
-_PICKLES = "a pickle, which is never loaded because it can run any program"
-_TORCH = "as torch saves it, a pickle, which is never loaded because it can run any program"
-_HDF5 = "HDF5, which is not read"
-_OTHERS = {
-    ".pkl": _PICKLES, ".pickle": _PICKLES, ".pt": _TORCH, ".pth": _TORCH, ".bin": _TORCH,
-    ".h5": _HDF5, ".hdf5": _HDF5,
-}  # fmt: skip
+    from batchplan.data.tensors import TensorFormat
 
 
 def format_of(path: ShardPath) -> ArrayFormat | TableFormat | TensorFormat:
@@ -35,10 +27,7 @@ def format_of(path: ShardPath) -> ArrayFormat | TableFormat | TensorFormat:
     """
     module = INPUT_FORMATS.get(path.suffix.lower())
     if module is None:
-        suffix = path.suffix or "(none)"
-        known = _OTHERS.get(path.suffix.lower())
-        hint = f" ({known}; convert it as 'Other files' in docs/formats.md shows)" if known else ""
-        raise InputError(f"{path}: got suffix {suffix}{hint}, expected {suffixes()}")
+        raise unknown_suffix(path, suffixes())
     form: ArrayFormat | TableFormat | TensorFormat = import_module(module).FORMAT
     return form
 

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from batchplan.data.arrow_types import id_type
+from batchplan.data.arrow_types import id_type, plain
 from batchplan.errors import InputError
 
 _EXPECTED = "expected an array of integers or strings, one for each row"
@@ -40,7 +40,7 @@ def arrow_from(
     try:
         array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
         if (stored := kind(array.type)) is not None:
-            array = array.cast(stored)
+            array = plain(array).cast(stored)
             return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
     except (pa.ArrowException, TypeError, ValueError) as error:
         reason = str(error).partition("\n")[0]

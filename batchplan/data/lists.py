@@ -1,4 +1,4 @@
-"""Turns Arrow columns of lists of floats into matrices that share their memory."""
+"""Turns Arrow columns of lists of floats or int8 into matrices that share their memory."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from batchplan.data.arrow_types import float_type
+from batchplan.data.arrow_types import plain, vector_type
 from batchplan.errors import InputError
+
+VECTORS = "lists of float16, float32 or int8"
 
 
 def dimensions(column_type: pa.DataType, first: pa.Scalar | None, where: str) -> int:
@@ -77,22 +79,21 @@ def matrices_of(values: Any, where: str) -> Iterator[NDArray[Any]]:
         where: the name of the column in messages.
 
     Raises:
-        InputError: not a column of lists of floats, or as `matrix_of`.
+        InputError: not a column of lists of floats or int8, or as `matrix_of`.
     """
     try:
         if not isinstance(values, pa.ChunkedArray):
             stream = hasattr(values, "__arrow_c_stream__")
             values = pa.chunked_array(values if stream else [pa.array(values)])
+        values = plain(values)
     except (pa.ArrowException, TypeError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise InputError(
             f"{where}: got {type(values).__name__}, which is no column of vectors ({reason}); "
-            "expected lists of float16 or float32, all of one length"
+            f"expected {VECTORS}, all of one length"
         ) from error
-    if float_type(values.type) is None:
-        raise InputError(
-            f"{where}: got a column of {values.type}, expected lists of float16 or float32"
-        )
+    if vector_type(values.type) is None:
+        raise InputError(f"{where}: got a column of {values.type}, expected {VECTORS}")
     dim = dimensions(values.type, values[0] if len(values) else None, where)
     start = 0
     for chunk in values.chunks:

@@ -24,7 +24,7 @@ Allocate = Callable[[tuple[int, ...], np.dtype[Any]], NDArray[Any]]
 class RowMatrix:
     """An N x d matrix over one or more segments (mapped files or arrays), read lazily.
 
-    Segments of bfloat16 are kept, and converted to float32 when rows are read.
+    Segments of bfloat16 and int8 are kept, and converted to float32 when rows are read.
 
     Attributes:
         shape: (N, d).

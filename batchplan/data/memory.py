@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from batchplan.data.dtypes import BFLOAT16, fill, stored_dtype, widened
+from batchplan.data.dtypes import BFLOAT16, NARROW, fill, stored_dtype, widened
 from batchplan.data.matrix import RowMatrix, Shard, Side
 from batchplan.errors import InputError
 from batchplan.text import check_urls
@@ -98,7 +98,7 @@ def _segment(array: NDArray[Any], where: str) -> NDArray[Any]:
     if array.shape[1] == 0:
         raise InputError(f"{where}: got shape {array.shape}, expected at least 1 dimension")
     flags = array.flags
-    if array.dtype in (dtype, BFLOAT16) and flags.c_contiguous and flags.aligned:
+    if array.dtype in (dtype, *NARROW) and flags.c_contiguous and flags.aligned:
         return array
     converted = np.empty(array.shape, dtype)
     fill(converted, widened(array))
@@ -127,7 +127,7 @@ def _arrays(values: Any, where: str) -> Iterable[NDArray[Any]]:
         reason = str(error).partition("\n")[0]
         raise InputError(
             f"{where}: got {type(values).__name__}, which is not an array ({reason}); expected "
-            "(N, d) float16, bfloat16 or float32: an array, a tensor, or a column of vectors"
+            "(N, d) float16, bfloat16, float32 or int8: an array, a tensor, or a column of vectors"
         ) from error
     if array.dtype.hasobject and not isinstance(values, np.ndarray):
         if array.ndim == 1:  # a column of pandas before 3.0

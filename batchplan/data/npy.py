@@ -12,10 +12,6 @@ from batchplan.files.remote import ShardPath
 
 def read_header(file: BinaryIO, path: ShardPath) -> ArrayHeader:
     start = file.read(len(MAGIC_PREFIX))
-    if start.startswith(b"PK"):
-        raise InputError(
-            f"{path}: got a zip archive (.npz), expected an NPY file; save its array with np.save"
-        )
     if start != MAGIC_PREFIX:
         raise InputError(
             f"{path}: got a file that begins with {start!r}, expected an NPY file "

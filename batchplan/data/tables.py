@@ -17,18 +17,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from batchplan.data.arrow_types import float_type, id_type
+from batchplan.data.arrow_types import id_type, plain, storage, vector_type
 from batchplan.data.columns import choose_ids, columns_of, require_column
-from batchplan.data.dtypes import fill, stored_dtype
-from batchplan.data.lists import dimensions, matrix_of
+from batchplan.data.dtypes import fill, kept_dtype
+from batchplan.data.lists import VECTORS, dimensions, matrix_of
 from batchplan.data.matrix import BLOCK_BYTES, Allocate, RowMatrix, Shard, Side
 from batchplan.data.wanted import Wanted, is_negative
 from batchplan.errors import InputError, ResourceError
+from batchplan.files.kinds import DECRYPT, WIDE, other_kind
 from batchplan.files.reading import open_regular
 from batchplan.files.remote import RemotePath, ShardPath, of_each
 
 _IDS_AT_ONCE = 1 << 16
 _ROWS_AT_ONCE = 4096  # of a column, in search of a row that is not null
+_WIDE = 16  # columns of floats without a column of vectors are likely dimensions
 
 
 class TableFile(NamedTuple):
@@ -45,9 +47,9 @@ class TableFile(NamedTuple):
     batches: Callable[[Sequence[str], int], Iterable[pa.RecordBatch]]
 
     def columns(self, names: Sequence[str], rows: int) -> Iterator[list[pa.Array]]:
-        """Yield the named columns, batch by batch."""
+        """Yield the named columns as `plain` returns them, batch by batch."""
         for batch in self.batches(names, rows):
-            yield [batch.column(batch.schema.get_field_index(name)) for name in names]
+            yield [plain(batch.column(batch.schema.get_field_index(name))) for name in names]
 
     def ids(self, name: str) -> pa.Array:
         """Return a column that `choose_ids` chose, with its nulls and duplicates."""
@@ -118,10 +120,14 @@ def decoding(path: ShardPath, kind: str) -> Iterator[None]:
     # A damaged file may raise any of these, including UnicodeDecodeError.
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         reason = (str(error) or type(error).__name__).partition("\n")[0].rstrip(". ")
-        raise InputError(
-            f"{path}: cannot be read as {kind} ({reason:.300}); the file is damaged or of another "
-            "kind: write or copy it again"
-        ) from error
+        if (other := other_kind(path, kind)) is not None:
+            raise other from error
+        mend = "the file is damaged or of another kind: write or copy it again"
+        if isinstance(error, NotImplementedError):
+            mend = f"pyarrow {pa.__version__} lacks this: write it with other types or encodings"
+        elif "ecrypt" in reason:
+            mend = DECRYPT
+        raise InputError(f"{path}: cannot be read as {kind} ({reason:.200}); {mend}") from error
 
 
 @dataclass(frozen=True)
@@ -171,8 +177,15 @@ class TableSource:
     ) -> None:
         self._form = form
         with form.opened(paths[0]) as file:
-            vectors = [field.name for field in file.schema if float_type(field.type) is not None]
+            types = {field.name: vector_type(field.type) for field in file.schema}
+            vectors = wanted.vectors({n: _dtype(kind) for n, kind in types.items() if kind})
             where, held = str(paths[0]), columns_of(file.schema)
+            wide = sum(map(pa.types.is_floating, file.schema.types))
+            if not vectors and wide >= _WIDE:
+                raise InputError(
+                    f"{where}: got a column for each of {wide} dimensions, expected {VECTORS}; "
+                    f"{WIDE.format(path=where, kind=form.name.lower())}"
+                )
             names, mined = wanted.choose(vectors, sides, where, held)
             # If each side has its own files, either may have the ids.
             self.id = choose_ids(file.schema, wanted.id, where, len(sides) == 2)
@@ -272,6 +285,11 @@ def _fill_valid(out: NDArray[Any], column: pa.Array, dim: int, place: Callable[[
     out[places] = rows
 
 
+def _dtype(values: pa.DataType) -> np.dtype[Any]:
+    dtype: np.dtype[Any] = np.dtype(values.to_pandas_dtype())
+    return dtype
+
+
 def _columns(
     file: TableFile, path: ShardPath, names: Sequence[str], id_name: str | None
 ) -> _Columns:
@@ -283,15 +301,15 @@ def _columns(
         require_column(schema, name, str(path))
         where = f"{path} column {name!r}"
         column_type = schema.field(name).type
-        if (values := float_type(column_type)) is None:
-            raise InputError(f"{where}: got {column_type}, expected lists of float16 or float32")
-        dtype = stored_dtype(np.dtype(f"float{values.bit_width}"), where)
+        if (values := vector_type(column_type)) is None:
+            raise InputError(f"{where}: got {column_type!s:.80}, expected {VECTORS}")
+        dtype = kept_dtype(_dtype(values), where)
         # Read even if the type states the length of lists, which decides how much is allocated.
         first = next((rows[0] for (rows,) in file.columns([name], 1) if len(rows)), None)
         if is_negative(name) and first is not None and not first.is_valid:
             valid = (rows.drop_null() for (rows,) in file.columns([name], _ROWS_AT_ONCE))
             first = next((rows[0] for rows in valid if len(rows)), None)
-        vectors.append(_Vectors(name, dimensions(column_type, first, where), dtype))
+        vectors.append(_Vectors(name, dimensions(storage(column_type), first, where), dtype))
     if id_name is None:
         return _Columns(tuple(vectors), None)
     choose_ids(schema, id_name, str(path), required=True)

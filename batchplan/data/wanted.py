@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
 
 from batchplan.errors import InputError
 from batchplan.text import check_urls
 
-_VECTORS = "vector columns (lists of float16 or float32) or matrices (F16, BF16 or F32)"
+_VECTORS = "vector columns (lists of float16, float32 or int8) or matrices of these"
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,16 @@ class Wanted:
             return tuple(vectors)
         return None
 
+    def vectors(self, dtypes: Mapping[str, Any]) -> list[str]:
+        """Return the names of what may be vectors, by their dtypes: int8 only if it is named, or if
+        there are no floats."""
+        floats = any(dtype.itemsize > 1 for dtype in dtypes.values())
+        return [
+            name
+            for name, dtype in dtypes.items()
+            if dtype.itemsize > 1 or not floats or name in (self.x, self.y)
+        ]
+
     def refuse(self, where: str) -> None:
         """Refuse column names for files without columns.
 
@@ -112,9 +124,10 @@ class Wanted:
 
 
 def shown(kind: str, names: Sequence[str]) -> str:
-    """Return a text that lists up to 20 names of columns or tensors."""
-    more = f" and {len(names) - 20} more" if len(names) > 20 else ""
-    return f"the {kind} are {', '.join(names[:20])}{more}"
+    """Return a text that lists names of columns or tensors, up to some 240 characters."""
+    count = max(1, sum(length < 240 for length in accumulate(len(name) + 2 for name in names)))
+    more = f" and {len(names) - count} more" if len(names) > count else ""
+    return f"the {kind} are {', '.join(names[:count])}{more}"
 
 
 def is_negative(name: str) -> bool:

@@ -24,6 +24,10 @@ INPUT_FORMATS = {
     ".safetensors": "batchplan.data.safetensors",
     ".fbin": "batchplan.data.fbin",
     ".f16bin": "batchplan.data.fbin",
+    ".i8bin": "batchplan.data.fbin",
+    ".npz": "batchplan.data.npz",
+    ".feather": "batchplan.data.arrow",
+    ".fvecs": "batchplan.data.fvecs",
 }
 
 

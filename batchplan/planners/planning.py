@@ -113,7 +113,7 @@ def plan(
     """Plan the batches of an epoch.
 
     Args:
-        x: (N, d) float16, bfloat16 or float32: an array, a tensor or a column, as
+        x: (N, d) float16, bfloat16, float32 or int8: an array, a tensor or a column, as
             `Embeddings.from_arrays` takes; or `Embeddings`, as `load_embeddings` reads them; or
             `Candidates`, mined lists.
         y: the other side; None if there is only one matrix.

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from batchplan.errors import InputError
-from batchplan.files.inputs import INPUT_FORMATS, PathLike, check_not_input
+from batchplan.files.inputs import PathLike, check_not_input
 from batchplan.files.remote import no_url
 from batchplan.files.sidecar import sidecar_path
 from batchplan.plans.formats import FORMATS, format_of
@@ -117,13 +117,8 @@ def check_folder(output: PathLike, mark: str, *, force: bool, inputs: Sequence[P
 
 
 def is_plan(path: PathLike) -> bool:
-    """Return whether a file is a plan rather than embeddings, judged by its suffix and its
-    metadata.
-
-    With a suffix of both, such as ``.npy``, it is a plan if it has the metadata of one.
-    """
+    """Return whether a file is a plan rather than embeddings, judged by its suffix and what its
+    format has of plans alone."""
     file = Path(path)
-    suffix = file.suffix.lower()
-    if suffix not in FORMATS or not os.path.isfile(file):
-        return False
-    return suffix not in INPUT_FORMATS or format_of(file).is_plan(file)
+    known = file.suffix.lower() in FORMATS and os.path.isfile(file)
+    return known and format_of(file).is_plan(file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from pathlib import Path
 
 import numpy as np
@@ -18,13 +19,20 @@ from batchplan.files.inputs import INPUT_FORMATS
 from .writers import DTYPES, MAPPED, SIDES, WRITERS
 
 ROWS = np.random.default_rng(0).standard_normal((40, 6)).astype(np.float32)
-FORMATS = [(suffix, dtype) for suffix in WRITERS for dtype in DTYPES.get(suffix, ("f2", "f4"))]
+FORMATS = [
+    (suffix, dtype) for suffix in WRITERS for dtype in DTYPES.get(suffix, ("f2", "f4", "i1"))
+]
 
 
 def written(folder, suffix, dtype="f4", rows=ROWS, name="a"):
     path = folder / f"{name}{suffix}"
-    WRITERS[suffix](path, rows.astype(dtype))
+    WRITERS[suffix](path, cast(rows, dtype))
     return path
+
+
+def cast(rows, dtype):
+    with np.errstate(invalid="ignore"):  # an infinite number has no int8
+        return (rows * 40 if dtype == "i1" else rows).astype(dtype)
 
 
 def first_dtype(suffix):
@@ -39,8 +47,8 @@ def test_every_format_is_tested():
 def test_rows_are_read_bit_by_bit(tmp_path, suffix, dtype):
     path = written(tmp_path, suffix, dtype)
     data = load_embeddings(path)
-    expected = ROWS.astype(dtype)
-    assert data.x.dtype == expected.dtype
+    expected = cast(ROWS, dtype)
+    assert data.x.dtype == ("f4" if dtype == "i1" else dtype)
     assert data.y is data.x
     np.testing.assert_array_equal(data.x.rows(0, 40), expected)
     np.testing.assert_array_equal(data.x.take([39, 0, 39]), expected[[39, 0, 39]])
@@ -50,7 +58,7 @@ def test_rows_are_read_bit_by_bit(tmp_path, suffix, dtype):
 @pytest.mark.parametrize(("suffix", "dtype"), FORMATS)
 def test_the_same_pairs_give_the_same_plan(tmp_path, suffix, dtype):
     """As two files, as shards, and as one file where the format holds both sides."""
-    sides = [ROWS.astype(dtype), np.roll(ROWS, 1, axis=1).astype(dtype)]
+    sides = [cast(ROWS, dtype), cast(np.roll(ROWS, 1, axis=1), dtype)]
     expected = load_embeddings(*sides)
     paths = [tmp_path / "x", tmp_path / "y"]
     for path, rows in zip(paths, sides, strict=True):
@@ -78,7 +86,7 @@ def test_arrays_are_mapped(tmp_path, suffix):
     assert str(path) not in Path("/proc/self/maps").read_text()
 
 
-@pytest.mark.parametrize("suffix", WRITERS)
+@pytest.mark.parametrize("suffix", sorted(WRITERS.keys() - {".fvecs"}))  # states no rows
 def test_cut_short_or_too_long(tmp_path, suffix):
     path = written(tmp_path, suffix, first_dtype(suffix))
     content = path.read_bytes()
@@ -94,8 +102,8 @@ def test_cut_short_or_too_long(tmp_path, suffix):
             load_embeddings(path)
 
 
-@pytest.mark.parametrize("suffix", [".arrow", ".fbin", ".f16bin"])  # others have tests of theirs
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@pytest.mark.parametrize("suffix", [".arrow", ".fbin", ".npz", ".fvecs"])  # others: own tests
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 @given(st.integers(0, 400), st.binary(min_size=1, max_size=6))
 @example(106, b"\0\x80")  # an Arrow type of lists of -2147483642 values
 @example(106, b"\0\x1e")  # and of 503316486, as many as no disk holds
@@ -115,7 +123,7 @@ def test_columns_are_named_in_words(tmp_path, suffix):
         load_embeddings(written(tmp_path, suffix, first_dtype(suffix)), id_column="id")
 
 
-@pytest.mark.parametrize("suffix", WRITERS)
+@pytest.mark.parametrize("suffix", sorted(WRITERS.keys() - {".i8bin"}))
 def test_values_are_checked(tmp_path, suffix):
     bad = ROWS.copy()
     bad[[3, 9], 1] = np.inf
@@ -130,4 +138,44 @@ def test_shards_must_be_alike(tmp_path, suffix):
     written(tmp_path, suffix, dtype)
     written(tmp_path, suffix, dtype, ROWS[:, :3], "b")
     with pytest.raises(InputError, match=r"b\S*: got .*3 dimensions .*expected .*6 .*be alike"):
+        load_embeddings(tmp_path)
+
+
+def test_rows_of_fvecs_are_of_one_length(tmp_path):
+    path = written(tmp_path, ".fvecs")
+    content = bytearray(path.read_bytes())
+    for length in (0, 3, 27, 28 * 7 + 1):
+        path.write_bytes(content[:length])
+        with pytest.raises(InputError, match=re.escape(str(path))):
+            load_embeddings(path)
+    content[28 * 7] = 5
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"a.fvecs row 7: got 5 dimensions, expected 6 as in the "):
+        load_embeddings(path)
+    path.write_bytes(b"\0\0\0\0" * 40)
+    with pytest.raises(InputError, match="expected rows of 0 dimensions"):
+        load_embeddings(path)
+
+
+@pytest.mark.parametrize("suffix", sorted(SIDES))
+def test_int8_counts_only_alone_or_named(tmp_path, suffix):
+    """Files with floats and other matrices of int8 read as before there was int8."""
+    floats, others = ROWS, cast(ROWS, "i1")
+    SIDES[suffix](tmp_path / f"a{suffix}", floats, others)
+    path = tmp_path / f"a{suffix}"
+    assert load_embeddings(path).fingerprint == load_embeddings(floats).fingerprint
+    named = load_embeddings(path, x_column="y", y_column="y")
+    assert named.fingerprint == load_embeddings(others).fingerprint
+    assert load_embeddings(path, x_column="x", y_column="y").paired
+
+
+def test_int8_is_kept_and_not_mixed(tmp_path):
+    written(tmp_path, ".npy", "i1")
+    data = load_embeddings(tmp_path / "a.npy")
+    np.save(tmp_path / "f.npy", np.asfortranarray(cast(ROWS, "i1")))
+    assert load_embeddings(tmp_path / "f.npy").fingerprint == data.fingerprint
+    assert load_embeddings(cast(ROWS, "i1")).fingerprint == data.fingerprint
+    (tmp_path / "f.npy").unlink()
+    written(tmp_path, ".npy", "f4", name="b")
+    with pytest.raises(InputError, match=r"got 6 dimensions of float32, expected 6 of int8 as in"):
         load_embeddings(tmp_path)

@@ -112,11 +112,11 @@ def test_any_sharding_gives_the_same_rows_and_fingerprint(tmp_path_factory, cuts
         (np.float32(1), ("0 dimensions", "expected 2")),
         (np.ones(5, np.float32), ("1 dimensions", "(5,)", "np.stack")),
         (np.ones((2, 3, 4), np.float32), ("3 dimensions", "(2, 3, 4)", "reshape")),
-        (np.ones((4, 2), np.int64), ("int64 (integers)", "expected float16 or float32")),
-        (np.ones((4, 2), np.uint8), ("uint8 (integers)",)),
+        (np.ones((4, 2), np.int64), ("int64 (integers)", "expected float16, float32 or int8")),
+        (np.ones((4, 2), np.uint8), ("uint8 (packed bits, or quantised",)),
         (np.ones((4, 2), bool), ("bool (booleans)",)),
         (np.ones((4, 2), np.complex64), ("complex64 (complex numbers)",)),
-        (np.ones((4, 2), np.longdouble), ("float128", "expected float16 or float32")),
+        (np.ones((4, 2), np.longdouble), ("float128", "expected float16, float32 or int8")),
         (np.ones((4, 2), "f4,f4"), ("structured dtype",)),
         (np.full((4, 2), "a"), ("<U1",)),
         (np.ones((4, 2), "M8[s]"), ("datetime64",)),
@@ -144,7 +144,7 @@ def test_pickles_are_never_loaded(path):
     np.save(path, np.array([Bomb(), [1.0]], dtype=object), allow_pickle=True)
     refuse(path, "dtype object", "never unpickled", "np.stack")
     path.write_bytes(pickle.dumps(Bomb()))
-    refuse(path, "begins with", "expected an NPY file")
+    refuse(path, "a pickle, which is never loaded", "expected NPY")
 
 
 def test_cut_short_at_every_byte(path):
@@ -230,7 +230,7 @@ def test_unknown_version(path, version):
 def test_other_files_by_this_name(path):
     with path.open("wb") as file:
         np.savez(file, GOOD)
-    refuse(path, "zip archive (.npz)", "np.save")
+    refuse(path, "got NPZ, expected NPY; name it .npz")
     path.write_text("0.1 0.2\n0.3 0.4\n")
     refuse(path, "begins with", "expected an NPY file")
     path.write_bytes(b"")

@@ -247,7 +247,7 @@ def test_empty_or_other_files(path):
     refuse(path, "cannot be read as Parquet")
     np.save(path.with_suffix(".npy"), X)
     path.with_suffix(".npy").rename(path)
-    refuse(path, "cannot be read as Parquet")
+    refuse(path, "got NPY, expected Parquet; name it .npy")
 
 
 def test_truncated_files(path):

@@ -101,7 +101,7 @@ MISTAKES = {
         lambda: plan(X, Y, planner="random"), ["batch size: got 64", "at most the 48 rows"],
     ),
     "integers": (
-        lambda: plan((X * 9).astype(int), Y), ["int64 (integers)", "float16 or float32", ".astype"],
+        lambda: plan((X * 9).astype(int), Y), ["int64 (integers)", "float32 or int8", ".astype"],
     ),
     "ragged lists": (lambda: plan([[1.0, 2.0], [1.0]], Y), ["not an array", "(N, d)"]),
     "unknown planner": (

@@ -31,7 +31,7 @@ class PlanFormat:
         read: reads a file that is open at its start; the path is for messages. It checks the
             format, the caller checks rows and batches.
         sidecar: whether the metadata are in a JSON file next to it, not in the file itself.
-        is_plan: whether a file is a plan; needed if embeddings have the same suffix.
+        is_plan: whether a file of this suffix is a plan, and not embeddings or other data.
     """
 
     write: Callable[[BinaryIO, Any, Document, Any], None]

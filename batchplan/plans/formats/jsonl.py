@@ -7,7 +7,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from batchplan.errors import InputError
+from batchplan.errors import BatchplanError, InputError
+from batchplan.files.reading import open_regular
 from batchplan.plans.formats.contents import Document, PlanFormat, Read
 from batchplan.plans.validation import integers_of
 from batchplan.typing import Int64Array
@@ -38,4 +39,14 @@ def _parse(line: bytes, where: str) -> Int64Array:
     )
 
 
-FORMAT = PlanFormat(write, read, sidecar=True)
+def _has_batches(path: Path) -> bool:
+    """Return whether the first line may be a batch, and is no object or vector."""
+    try:
+        with open_regular(path, "a plan") as stream:
+            line = stream.read(1 << 12).partition(b"\n")[0]
+    except BatchplanError:
+        return False
+    return not line.lstrip().startswith(b"{") and b"." not in line
+
+
+FORMAT = PlanFormat(write, read, sidecar=True, is_plan=_has_batches)

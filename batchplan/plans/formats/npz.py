@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from batchplan.errors import InputError
+from batchplan.files.reading import open_regular
 from batchplan.plans.formats.contents import (
     Document,
     PlanFormat,
@@ -24,6 +25,7 @@ from batchplan.typing import Int64Array
 # far more is a bomb.
 _MOST_EXPANSION = 100
 _ALWAYS_ALLOWED = 1 << 20  # bytes
+_MEMBERS = ("rows", "batch_offsets", "metadata")
 
 
 def write(stream: BinaryIO, plan: Any, document: Document, ids: Any) -> None:
@@ -36,8 +38,7 @@ def read(stream: BufferedReader, path: Path) -> Read:
     try:
         with zipfile.ZipFile(stream) as archive:
             size = os.fstat(stream.fileno()).st_size
-            names = ("rows", "batch_offsets", "metadata")
-            rows, offsets, text = (_read_member(archive, name, path, size) for name in names)
+            rows, offsets, text = (_read_member(archive, name, path, size) for name in _MEMBERS)
     except (InputError, OSError, MemoryError):
         raise
     except Exception as error:  # zipfile passes on whatever damaged bytes raise
@@ -63,4 +64,13 @@ def _read_member(archive: zipfile.ZipFile, name: str, path: Path, size: int) -> 
         return read_array(member, info.file_size, where)
 
 
-FORMAT = PlanFormat(write, read, sidecar=False)
+def _has_members(path: Path) -> bool:
+    """Return whether a file has the members of a plan."""
+    try:
+        with open_regular(path, "a plan") as stream, zipfile.ZipFile(stream) as archive:
+            return {f"{name}.npy" for name in _MEMBERS} <= {*archive.namelist()}
+    except Exception:  # zipfile passes on whatever damaged bytes raise
+        return False
+
+
+FORMAT = PlanFormat(write, read, sidecar=False, is_plan=_has_members)

@@ -52,4 +52,4 @@ def _is_row(line: bytes) -> bool:
         return False
 
 
-FORMAT = PlanFormat(write, read, sidecar=True)
+FORMAT = PlanFormat(write, read, sidecar=True, is_plan=Path.is_file)
