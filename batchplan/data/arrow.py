@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from batchplan.data.tables import TableFile, TableFormat
+from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath
 
 _MAGIC = b"ARROW1"  # of files; streams have none
@@ -16,12 +17,12 @@ _END = b"\xff\xff\xff\xff\0\0\0\0"
 
 
 @contextmanager
-def open_table(stream: pa.NativeFile, _path: ShardPath) -> Iterator[TableFile]:
+def open_table(stream: pa.NativeFile, path: ShardPath) -> Iterator[TableFile]:
     schema = _reader(stream).schema
-    num_rows = sum(map(len, _batches(stream, [0])))
+    num_rows = sum(map(len, _batches(stream, path, [0])))
 
     def batches(columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
-        for batch in _batches(stream, [schema.get_field_index(name) for name in columns]):
+        for batch in _batches(stream, path, [schema.get_field_index(name) for name in columns]):
             batch.validate(full=True)  # wrong offsets would be followed
             for start in range(0, len(batch), rows):
                 yield batch.slice(start, rows)
@@ -29,7 +30,7 @@ def open_table(stream: pa.NativeFile, _path: ShardPath) -> Iterator[TableFile]:
     yield TableFile(schema, num_rows, batches)
 
 
-def _batches(stream: Any, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
+def _batches(stream: Any, path: ShardPath, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
     """Yield all batches with only these columns, so that others are not decompressed."""
     reader = _reader(stream, included_fields=list(columns))
     if isinstance(reader, pa.ipc.RecordBatchFileReader):
@@ -41,7 +42,10 @@ def _batches(stream: Any, columns: Sequence[int]) -> Iterator[pa.RecordBatch]:
     mark = _END if stream.read(4) == _END[:4] else _END[4:]
     stream.seek(max(0, end - len(mark)))
     if end != size or stream.read() != mark:
-        raise ValueError(f"the stream ends at byte {end} of {size}, or without its mark")
+        raise InputError(
+            f"{path}: the stream ends at byte {end} of {size}, or without the mark of its end, so "
+            "rows may be missing; write or copy it again"
+        )
 
 
 def _reader(stream: Any, **options: Any) -> Any:

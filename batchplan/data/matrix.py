@@ -29,6 +29,7 @@ class RowMatrix:
     Attributes:
         shape: (N, d).
         dtype: float16 or float32, native endian.
+        kept: the dtype of the segments.
     """
 
     def __init__(self, segments: Sequence[NDArray[Any]]) -> None:
@@ -40,7 +41,8 @@ class RowMatrix:
             segment.flags.writeable = False
         self._starts = list(accumulate(map(len, self._segments), initial=0))
         self.shape: tuple[int, int] = (self._starts[-1], self._segments[0].shape[1])
-        self.dtype = stored_dtype(self._segments[0].dtype, "segment")
+        self.kept = self._segments[0].dtype
+        self.dtype = stored_dtype(self.kept, "segment")
 
     def __len__(self) -> int:
         return self.shape[0]

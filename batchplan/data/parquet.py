@@ -26,9 +26,10 @@ def open_table(stream: pa.NativeFile, path: ShardPath) -> Iterator[TableFile]:
         with pq.ParquetFile(
             stream, pre_buffer=False, buffer_size=buffer, page_checksum_verification=True
         ) as file:
+            meta = file.metadata  # some files state no rows but in their row groups
             yield TableFile(
                 file.schema_arrow,
-                file.metadata.num_rows,
+                sum(meta.row_group(group).num_rows for group in range(meta.num_row_groups)),
                 lambda columns, rows: file.iter_batches(rows, columns=columns),
             )
     except pa.ArrowInvalid as error:

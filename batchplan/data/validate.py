@@ -54,6 +54,7 @@ def check_content(
     """
     hasher = blake2b(digest_size=16)
     for side in sides:
+        _refuse_bits(side)
         (rows, dim), dtype = side.matrix.shape, side.matrix.dtype
         hasher.update(f"{side.name} {rows} {dim} {dtype.name}\n".encode())
     contents = {}
@@ -78,6 +79,19 @@ def check_content(
     finally:
         pool.shutdown(cancel_futures=True)  # without it, Ctrl-C would wait for all blocks
     return f"b2:{hasher.hexdigest()}", contents
+
+
+def _refuse_bits(side: Side) -> None:
+    """Refuse int8 that are likely packed bits, a quarter of which are near the ends of the range;
+    of quantised vectors few are."""
+    rows = side.matrix.rows(0, 1 << 12) if side.matrix.kept == np.int8 else np.empty(0)
+    if rows.size >= 1 << 10 and (np.abs(rows + 0.5) > 96).mean() > 1 / 6:
+        raise InputError(
+            f"{side.name}: got int8 that look like packed bits ({side.place(0)}), as sentence-"
+            "transformers' precision='binary' has them, expected numbers; if they are bits, save "
+            "np.unpackbits(x.view(np.uint8) ^ 128, axis=1) * np.float32(2) - 1, else "
+            "x.astype(np.float32)"
+        )
 
 
 def _spans(matrix: RowMatrix) -> tuple[list[int], list[int]]:

@@ -38,6 +38,11 @@ def digest(values: np.ndarray) -> str:
     return f"{values.shape} {hashlib.sha256(values.tobytes()).hexdigest()[:16]}"
 
 
+def text_digest(values: list[Any]) -> str:
+    """Of ids."""
+    return hashlib.sha256(repr(values).encode()).hexdigest()[:16]
+
+
 def codes(values: pa.ChunkedArray | pa.Array) -> str:
     """The digest of labels in order of first appearance; -1 for null."""
     seen: dict[Any, int] = {}
@@ -57,19 +62,22 @@ def other_libraries(path: Path) -> Found:
     if path.suffix.lower() in _TABLES:
         return _of_table(_table(path))
     arrays = _arrays(path)
-    right = (np.float16, np.float32, np.float64, np.int8)
-    found = {n: a for n, a in arrays.items() if a.dtype in right and fit(a)}
+    right = ("float16", "float32", "float64", "int8")  # in any order of bytes
+    found = {n: a for n, a in arrays.items() if a.dtype.name in right and fit(a)}
     return {"vectors": {name: digest(array) for name, array in found.items()}}
 
 
 def _table(path: Path) -> pa.Table:
     if path.suffix.lower() in (".parquet", ".parq"):
-        return pq.ParquetFile(path).read()
+        return pq.ParquetFile(path, page_checksum_verification=True).read()
     with pa.OSFile(str(path)) as file:
         if file.read(6) == b"ARROW1":
             return pa.ipc.open_file(file).read_all()
         file.seek(0)
-        return pa.ipc.open_stream(file).read_all()
+        table = pa.ipc.open_stream(file).read_all()
+        if path.read_bytes()[-4:] != bytes(4):
+            raise ValueError("rows may be missing: the stream has no end mark")
+        return table
 
 
 def _of_table(table: pa.Table) -> Found:
@@ -80,10 +88,10 @@ def _of_table(table: pa.Table) -> Found:
         kind = column.type
         while isinstance(kind, pa.BaseExtensionType):
             kind = kind.storage_type
-        column = column.cast(kind)
+            column = pa.chunked_array([chunk.storage for chunk in column.chunks], kind)
         values = getattr(kind, "value_type", None)
         if pa.types.is_dictionary(kind):
-            column, kind = column.cast(values), values
+            kind = values
         is_list = str(kind).startswith(("list<", "large_list<", "fixed_size_list<"))
         if is_list and (pa.types.is_floating(values) or values == pa.int8()):
             lists = column.to_pylist()
@@ -96,7 +104,12 @@ def _of_table(table: pa.Table) -> Found:
                         vectors[name] = digest(rows.astype(np.float32))
         elif len(column) > 1 and str(kind) in _LABELS:
             labels[name] = codes(column)
-    return {"vectors": vectors, "labels": labels, "rows": len(table)}
+    found = {"vectors": vectors, "labels": labels, "rows": len(table)}
+    if "id" in labels and vectors:
+        ids = table["id"].to_pylist()
+        if None not in ids and not isinstance(ids[0], bool) and len({*ids}) == len(ids):
+            found["ids"] = text_digest(ids)
+    return found
 
 
 _LABELS = {f"{sign}int{size}" for sign in ("", "u") for size in (8, 16, 32, 64)}
@@ -106,7 +119,11 @@ _LABELS |= {"string", "large_string", "bool", "string_view"}
 def _arrays(path: Path) -> dict[str, np.ndarray]:
     suffix = path.suffix.lower()
     if suffix == ".npy":
-        return {"": np.load(path)}
+        with path.open("rb") as file:
+            array = np.load(file)
+            if file.read(1):
+                raise ValueError("it is longer than its header says")
+        return {"": array}
     if suffix == ".npz":
         with np.load(path) as file:
             return {name: _or_none(file, name) for name in file.files}
@@ -115,9 +132,9 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
         rows = flat.reshape(-1, flat[0] + 1)
         assert (rows[:, 0] == flat[0]).all()
         return {"": rows[:, 1:].view(np.float32)}
-    if suffix in (".fbin", ".f16bin"):
+    if suffix in (".fbin", ".f16bin", ".i8bin"):
         rows, dim = np.fromfile(path, np.uint32, 2)
-        dtype = np.float32 if suffix == ".fbin" else np.float16
+        dtype = {".fbin": np.float32, ".f16bin": np.float16, ".i8bin": np.int8}[suffix]
         return {"": np.fromfile(path, dtype, offset=8).reshape(rows, dim)}
     import torch
     from safetensors.torch import load_file
@@ -148,15 +165,20 @@ def batchplan_reads(path: Path, expected: Found) -> Found:
         rows = np.ones((expected["rows"], 1), np.float32)
         return digest(load_labels(name, batchplan.load_embeddings(rows, single=True), path))
 
-    one = {"": matrix} if [*expected.get("vectors", [])] == [""] else None
-    found: Found = {"file": _tried(matrix, id_column="")}
+    def column(name: str) -> list[str]:
+        return matrix(x_column=name, y_column=name, id_column="", negatives="none")
+
+    def ids(name: str) -> str:
+        return text_digest(
+            batchplan.load_embeddings(
+                path, x_column=name, y_column=name, negatives="none"
+            ).ids.to_pylist()
+        )
+
     names = [*expected.get("vectors", [])][:_COLUMNS]
-    if one is None:
-        found["vectors"] = {
-            n: _tried(matrix, x_column=n, y_column=n, id_column="", negatives="none") for n in names
-        }
-    else:
-        found["vectors"] = {"": found["file"]}
+    found: Found = {"file": _tried(matrix, id_column="")}
+    found["vectors"] = {n: _tried(column, n) if n else found["file"] for n in names}
+    found["ids"] = {"ids": _tried(ids, names[0])} if "ids" in expected else {}
     found["labels"] = {n: _tried(labels, n) for n in [*expected.get("labels", [])][:_COLUMNS]}
     return found
 
@@ -220,7 +242,8 @@ class Reader:
 def faults(expected: Found, got: Found) -> list[str]:
     """Say what is wrong with the answers of batchplan."""
     found = [got["raised"]] if "raised" in got else []
-    answers = {"file": got.get("file"), **got.get("vectors", {}), **got.get("labels", {})}
+    answers = {"file": got.get("file")}
+    answers |= got.get("vectors", {}) | got.get("labels", {}) | got.get("ids", {})
     for name, answer in answers.items():
         if not isinstance(answer, dict):
             continue
@@ -234,6 +257,8 @@ def faults(expected: Found, got: Found) -> list[str]:
             right = expected[kind][name]
             if answer not in (right, [right]):
                 found.append(f"{kind} {name!r:.60}: got {answer!s:.500}, expected {right}")
+    if got.get("ids") and got["ids"]["ids"] != expected["ids"]:
+        found.append(f"got other ids: {got['ids']}")
     whole, known = got.get("file"), [*expected.get("vectors", {}).values()]
     if isinstance(whole, list) and not {*whole} <= {*known}:
         found.append(f"read as {whole}, expected some of {known}")
@@ -272,6 +297,7 @@ def run(folder: Path) -> tuple[Counter[str], list[str]]:
         state = "wrong" if found else "refused" if refused else "read"
         counts[f"{kind} {state}"] += 1
         counts["columns of vectors"] += len(got.get("vectors", {}))
+        counts["columns of ids"] += len(got.get("ids", {}))
         counts["columns of labels"] += len(got.get("labels", {}))
         counts["unreadable for the others"] += "unreadable" in expected
         print(json.dumps({"file": str(path), "got": got, "expected": expected}), file=log)

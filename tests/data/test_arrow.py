@@ -12,7 +12,9 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
+from batchplan import InputError
 from batchplan.data import load_embeddings, load_labels
+from batchplan.data.tables import decoding
 from batchplan.data.texts import load_texts
 
 from .test_npy import refuse
@@ -94,7 +96,7 @@ def test_a_stream_that_lost_its_end(tmp_path):
     content = path.read_bytes()
     for wrong in (content[:-8], content + content, content + b"\0" * 8):
         path.write_bytes(wrong)
-        refuse(path, "cannot be read as Arrow (the stream ends at byte")
+        refuse(path, "the stream ends at byte")
 
 
 def test_offsets_that_lie_are_not_followed(tmp_path):
@@ -205,3 +207,12 @@ def test_the_end_mark_of_old_streams(tmp_path):
     np.testing.assert_array_equal(load_embeddings(path).x.rows(0, 20), ROWS)
     path.write_bytes(content[:-4])
     refuse(path, "the stream ends at byte")
+
+
+def test_what_pyarrow_lacks_is_not_called_damaged(tmp_path):
+    arrow(tmp_path / "a.arrow", ROWS)
+    with (
+        pytest.raises(InputError, match=r"a.arrow: cannot be read as Arrow .Unsupp.* lacks this"),
+        decoding(tmp_path / "a.arrow", "Arrow"),
+    ):
+        pa.array([1]).cast(pa.struct([]))

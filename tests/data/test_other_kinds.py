@@ -193,3 +193,19 @@ def test_messages_are_short():
     assert len(str(error.value)) < 500
     assert str(error.value).endswith("more")
     assert len(str(InputError(["x" * 10] * 1000))) < 500
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".parquet"])
+def test_packed_bits_of_int8(suffix):
+    """As ``quantize_embeddings(rows, "binary")`` of sentence-transformers packs them."""
+    rows = np.random.default_rng(1).standard_normal((300, 64))
+    x = (np.packbits(rows > 0).reshape(300, -1) - 128).astype(np.int8)
+    if suffix == ".npy":
+        np.save("a.npy", x)
+    else:
+        pq.write_table(pa.table({"v": list(x)}), "a.parquet")
+    with pytest.raises(InputError, match="x: got int8 that look like packed bits") as error:
+        load_embeddings(f"a{suffix}")
+    same(eval(re.search("np.unpackbits.* - 1", str(error.value))[0]), np.sign(rows))
+    same(x.astype(np.float32), x.astype(np.float32))
+    same((rows * 30).clip(-128, 127).astype(np.int8), (rows * 30).clip(-128, 127).astype(np.int8))
