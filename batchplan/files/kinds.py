@@ -44,6 +44,10 @@ _JSON = (
     "convert vectors: import pyarrow.json as j, pyarrow.parquet as q; "
     "q.write_table(j.read_json({path!r}), 'x.parquet'); embed texts with `batchplan embed`",
 )
+_JSON_LISTS = (
+    "convert vectors: import json, numpy as n; "
+    "n.save('x.npy', n.array([json.loads(line) for line in open({path!r})], 'f4'))"
+)
 _CSV = (
     "CSV",
     "convert one column per dimension: import numpy as n; "
@@ -51,9 +55,8 @@ _CSV = (
     "is a header, and usecols to leave out ids",
 )
 _CSV_OF_LISTS = (
-    "CSV",
     "convert a column of lists, here 'x': import json, numpy as n, pyarrow.csv as c; "
-    "n.save('x.npy', n.array([json.loads(str(v)) for v in c.read_csv({path!r})['x']], 'f4'))",
+    "n.save('x.npy', n.array([json.loads(str(v)) for v in c.read_csv({path!r})['x']], 'f4'))"
 )
 _BARE = (
     "numbers without a header, if it is no other kind by this name",
@@ -89,7 +92,9 @@ def unknown_suffix(path: ShardPath, expected: str) -> InputError:
     suffix = path.suffix.lower()
     kind, mend = _SUFFIXES.get(suffix, ("", ""))
     if suffix == ".csv" and b"[" in _start(path):
-        kind, mend = _CSV_OF_LISTS
+        mend = _CSV_OF_LISTS
+    elif suffix in (".jsonl", ".ndjson") and _start(path).startswith(b"["):
+        mend = _JSON_LISTS
     if (not kind or suffix == ".bin") and (error := other_kind(path, expected)) is not None:
         return error
     got = f"{path.suffix or '(none)'}{f' ({kind})' if kind else ''}"

@@ -57,6 +57,12 @@ def test_json_lines(tmp_path):
     assert load_embeddings("x.parquet").ids.to_pylist() == list(range(20))
 
 
+def test_json_lines_of_lists(tmp_path):
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, X.tolist())))
+    follow(refusal("a.jsonl", "JSON lines"))
+    same("x.npy")
+
+
 @pytest.mark.parametrize("header", [True, False])
 def test_csv(header):
     pd.DataFrame(X.astype(float)).to_csv("a.csv", index=False, header=header)

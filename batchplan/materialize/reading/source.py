@@ -12,7 +12,7 @@ from typing import cast
 import pyarrow as pa
 
 from batchplan.data import arrow, parquet
-from batchplan.data.arrow_types import id_type
+from batchplan.data.arrow_types import id_type, plain
 from batchplan.data.columns import choose_ids, require_column
 from batchplan.data.ids import Ids, checked_ids
 from batchplan.data.shards import find_files
@@ -113,7 +113,7 @@ class Source:
             return None
         source = replace(self, schema=_chosen(self.available, [name], where))
         stored = id_type(source.schema.field(0).type)
-        ids = pa.concat_arrays([batch.column(0).cast(stored) for batch in source.batches()])
+        ids = pa.concat_arrays([plain(batch.column(0)).cast(stored) for batch in source.batches()])
         return name, checked_ids(Ids(ids, f"column {name!r}", self.place))
 
     def place(self, row: int) -> str:
@@ -165,10 +165,12 @@ def _chosen(schema: pa.Schema, columns: Sequence[str] | None, where: str) -> pa.
 
 
 def _plain(field: pa.Field, where: str) -> pa.Field:
-    """Return the field without dictionaries, which differ between batches."""
+    """Return the field without dictionaries, which differ between batches, and without views, of
+    which Arrow takes no rows."""
     data_type = field.type
     if pa.types.is_dictionary(data_type):
         data_type = data_type.value_type
+    data_type = pa.large_string() if data_type == pa.string_view() else data_type
     if "dictionary" in str(data_type):
         raise InputError(
             f"{where}: column {field.name!r} is {data_type}, expected no dictionary in lists or "
@@ -195,7 +197,7 @@ def _conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return the columns of the schema, with its types."""
     columns = [batch.column(name) for name in schema.names]
     typed = [
-        column if column.type == field.type else column.cast(field.type)
+        column if column.type == field.type else plain(column).cast(field.type)
         for column, field in zip(columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(typed, schema=schema)
