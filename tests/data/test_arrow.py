@@ -190,7 +190,7 @@ def test_categories_as_polars_writes_them(tmp_path):
     order = plan(data, planner="random", batch_size=2)
     materialize(order, path, tmp_path / "out", ids=data.ids)
     (made,) = (tmp_path / "out").glob("*.parquet")
-    assert pq.read_table(made)["id"].to_pylist() == data.ids.take(order.rows).to_pylist()
+    assert pq.read_table(made)["id"].to_pylist() == data.ids.take(pa.array(order.rows)).to_pylist()
     table = pa.table({"x": column(ROWS[:3]), "t": pa.array(["a", "b", "c" * 20], pa.string_view())})
     pa.feather.write_feather(table, path, compression="uncompressed")
     data = load_embeddings(path, id_column="t")
