@@ -12,10 +12,11 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
-from batchplan import InputError, materialize, plan
+from batchplan import InputError, plan
 from batchplan.data import load_embeddings, load_labels
 from batchplan.data.tables import decoding
 from batchplan.data.texts import load_texts
+from batchplan.materialize import materialize
 
 from .test_npy import refuse
 from .writers import arrow, column
@@ -188,7 +189,7 @@ def test_categories_as_polars_writes_them(tmp_path):
     assert data.x.rows(0, 3).tolist() == [[1, 2], [3, 4], [5, 6]]
     assert load_labels("id", data).tolist() == [0, 1, 2]
     order = plan(data, planner="random", batch_size=2)
-    materialize(order, path, tmp_path / "out", ids=data.ids)
+    materialize(order, path, tmp_path / "out")
     (made,) = (tmp_path / "out").glob("*.parquet")
     assert pq.read_table(made)["id"].to_pylist() == data.ids.take(pa.array(order.rows)).to_pylist()
     table = pa.table({"x": column(ROWS[:3]), "t": pa.array(["a", "b", "c" * 20], pa.string_view())})
