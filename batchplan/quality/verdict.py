@@ -78,6 +78,23 @@ class Choice(NamedTuple):
     guard: str | None
 
 
+def is_harder(above: float, random_std: float = 0.0) -> bool:
+    """Return whether a plan is harder than random batches, by how far its loss among true negatives
+    is above theirs, and the standard deviation of theirs."""
+    return above > _LUCK * random_std
+
+
+def is_risky(share: float, random: float) -> bool:
+    """Return whether likely false negatives have too large a share of the pairs of a plan, by that
+    of random batches."""
+    return share > max(_FEW, _RISKY * random)
+
+
+def risk_in_words(random: float) -> str:
+    """Say what the share of likely false negatives is, and that of random batches."""
+    return f"of pairs are likely false negatives (random {percent(random)})"
+
+
 def verdict_on(evaluation: Evaluation) -> Verdict:
     """Return the verdict on a plan; the same figures give the same words."""
     hard, risk = _hardness(evaluation), _risk(evaluation)
@@ -177,7 +194,7 @@ def _hardness(evaluation: Evaluation) -> Aspect:
     which = evaluation if evaluation.guard is None else evaluation.guard
     above = which.loss_train - which.loss_random
     said = f"{words} (random {random})" if random else words
-    return Aspect("hardness", figure, said, above > _LUCK * evaluation.loss_random_std)
+    return Aspect("hardness", figure, said, is_harder(above, evaluation.loss_random_std))
 
 
 def _risk(evaluation: Evaluation) -> Aspect:
@@ -185,8 +202,7 @@ def _risk(evaluation: Evaluation) -> Aspect:
     if guard is None or guard.broken_share is None:
         return Aspect(name, "an unknown share", "of pairs is likely false", True)
     share, random = guard.broken_share, guard.broken_share_random
-    words = f"of pairs are likely false negatives (random {percent(random)})"
-    return Aspect(name, percent(share), words, share <= max(_FEW, _RISKY * random))
+    return Aspect(name, percent(share), risk_in_words(random), not is_risky(share, random))
 
 
 def _coverage(evaluation: Evaluation) -> Aspect:

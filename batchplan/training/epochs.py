@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -17,11 +18,13 @@ from batchplan.plans.plan import Plan
 from batchplan.plans.steps import batches_per_step, cut_order
 from batchplan.runtime import Runtime
 from batchplan.training.ahead import Ahead
-from batchplan.training.figures import MEASURED
+from batchplan.training.figures import MEASURED, doubt
 from batchplan.training.folder import PlanFolder
-from batchplan.training.planner import EpochPlanner
+from batchplan.training.planner import RANDOM, EpochPlanner
 from batchplan.training.vectors import Embed, Mode, Vectors
 from batchplan.typing import Int64Array
+
+_LOGGER = logging.getLogger(__name__)
 
 
 class EpochPlans:
@@ -136,6 +139,7 @@ class EpochPlans:
         self._timed: int | None = None  # the epoch of the seconds
         self._seconds = self._embedding_seconds = 0.0
         self.figures: dict[str, float] = {}
+        self._doubted = False  # whether a warning was logged
         if self.rank == 0:
             self._files.clear_errors()
 
@@ -258,6 +262,10 @@ class EpochPlans:
     def _figures(self, plan: Plan) -> dict[str, float]:
         """Return the figures of a planned epoch."""
         embedding, metrics = self._embedding_seconds, plan.metadata.metrics
+        if self.rank == 0 and not self._doubted and self._planner.planner != RANDOM:
+            self._doubted = bool(reason := doubt(metrics))
+            if reason:
+                _LOGGER.warning("epoch %d: its plan may not be worth it: %s", self._timed, reason)
         spent = {"embedding_seconds": embedding, "planning_seconds": self._seconds - embedding}
         return spent | {name: metrics[name] for name in MEASURED if name in metrics}
 

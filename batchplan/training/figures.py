@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from batchplan.runtime import Runtime
 
 MEASURED = "gain", "false_negatives", "beaten_positives"
 
+_RANDOM = "random_false_negatives"
 _ROWS = 1024  # that are measured: some hundredths of a second, and two digits
 _STREAM = int.from_bytes(b"figures")
 
@@ -31,8 +33,8 @@ def measured(
     Returns:
         ``gain``, the loss in the batches less that in random batches, in nats, over pairs that
         are no likely false negatives. ``false_negatives``, the share of the in-batch pairs that
-        are. ``beaten_positives``, the share of random negatives that are more similar than the own
-        pair.
+        are, and ``random_false_negatives``, that in random batches. ``beaten_positives``, the share
+        of random negatives that are more similar than the own pair.
 
     Raises:
         InputError: vectors without similarities.
@@ -60,4 +62,27 @@ def measured(
         "gain": gain.plan.objective - gain.random.objective,
         "false_negatives": gain.plan.broken_share,
         "beaten_positives": beaten / (count * (count - 1)),
+        _RANDOM: gain.random.broken_share,
     }
+
+
+def doubt(figures: Mapping[str, float]) -> str:
+    """Say why a plan may not be worth it, by its `measured` figures, as `evaluate` judges; "" if
+    nothing speaks against it."""
+    from batchplan.quality.metrics import percent
+    from batchplan.quality.verdict import is_harder, is_risky, risk_in_words
+
+    if not figures.keys() >= {*MEASURED, _RANDOM}:
+        return ""
+    share, random = figures["false_negatives"], figures[_RANDOM]
+    if is_risky(share, random):
+        return (
+            f"{percent(share)} {risk_in_words(random)}, which training pushes away; plan with a "
+            "guard, or pass a group_column of rows that mean the same (docs/guards.md)"
+        )
+    if not is_harder(gain := figures["gain"]):
+        return (
+            f"its batches are no harder than random ones among true negatives ({gain:+.3f} nats); "
+            "random batches would do as well"
+        )
+    return ""

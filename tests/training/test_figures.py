@@ -5,9 +5,10 @@ import pytest
 
 from batchplan import Embeddings, evaluate, plan
 from batchplan.planners.partition.options import PartitionOptions
+from batchplan.quality.verdict import verdict_on
 from batchplan.runtime import Runtime
 from batchplan.training import EpochPlans
-from batchplan.training.figures import MEASURED, measured
+from batchplan.training.figures import MEASURED, doubt, measured
 
 N = 400
 
@@ -25,8 +26,9 @@ def test_they_are_those_of_an_evaluation(similarity):
     options = PartitionOptions(batch_size=16, relative_margin=0.2, **usual)
     made = plan(data, planner="partition", batch_size=16, relative_margin=0.2, **usual)
     found = measured(made, data, options, Runtime(device="cpu"))
-    assert tuple(found) == MEASURED
+    assert tuple(found)[:-1] == MEASURED
     guard = evaluate(made, data, **usual).guard
+    assert found["random_false_negatives"] == pytest.approx(guard.broken_share_random, abs=1e-3)
     assert found["false_negatives"] == guard.broken_share
     assert found["gain"] == pytest.approx(guard.loss_train - guard.loss_random, rel=0.05)
     assert found["gain"] > 0.1
@@ -65,3 +67,33 @@ def test_vectors_that_cannot_be_measured_end_no_training(tmp_path, caplog):
     plans.for_epoch(0)
     assert plans.figures.keys() == {"embedding_seconds", "planning_seconds"}
     assert "epoch 0: its plan was not measured (" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("planner", "options", "says"),
+    [
+        ("partition", {"guard": False}, "of pairs are likely false negatives (random "),
+        ("partition", {}, None),
+        ("random", {"guard": False}, None),  # whoever asks for random batches knows
+    ],
+)
+def test_a_plan_that_is_not_worth_it_is_said_once(planner, options, says, tmp_path, caplog):
+    """As `evaluate` judges it."""
+    x, y = (side.astype(np.float16) for side in pairs())
+    plans = EpochPlans(
+        tmp_path, planner, embed=lambda rows: (x[rows], y[rows]), num_rows=N, batch_size=16,
+        rank=0, world_size=1, **options,
+    )  # fmt: skip
+    made = [plans.for_epoch(epoch) for epoch in range(3)]
+    verdict = verdict_on(evaluate(made[0], x, y))
+    assert verdict.train == (says is None and planner != "random")
+    warned = [record.message for record in caplog.records if "worth it" in record.message]
+    assert len(warned) == (says is not None)
+    assert all(says in message for message in warned)
+    assert all(message.startswith("epoch 0: its plan may not be") for message in warned)
+
+
+def test_a_plan_without_gain_is_doubted():
+    figures = {**dict.fromkeys(MEASURED, 0.0), "random_false_negatives": 0.0}
+    assert doubt({**figures, "gain": 0.1}) == doubt({}) == ""
+    assert doubt(figures).endswith("(+0.000 nats); random batches would do as well")
