@@ -134,10 +134,11 @@ class PlannedEpochs(transformers.PlannedEpochs):
         self._multi_dataset: Any = None  # what the training arguments ask for
         self._found: dict[str, dict[str, Any]] = {}  # the settings of each loss
         self._outputs: list[Tensor] = []  # of this step, one after the other
+        self._hook: Any = None  # of the model that is trained
 
     def __getstate__(self) -> dict[str, Any]:
         """The state for checkpoints, without the model and the data."""
-        lost = dict.fromkeys(("_losses", "encoder"))
+        lost = dict.fromkeys(("_losses", "encoder", "_hook"))
         return {**super().__getstate__(), **lost, "_outputs": []}
 
     def __call__(self, dataset: Any, batch_size: int, **options: Any) -> Any:
@@ -281,9 +282,26 @@ class PlannedEpochs(transformers.PlannedEpochs):
             made = loss if isinstance(loss, Module) or not callable(loss) else loss(model)
             self._found[name] = loss_settings(made)
         super().on_init_end(*events, **others)
-        if self.options.get("embeddings") == "training" and self.encoder is None:
+
+    def on_train_begin(self, *events: Any, **others: Any) -> None:
+        """Require that the loader uses the batches of the plans, and listen to the model, which a
+        trainer with `model_init` has made only now."""
+        super().on_train_begin(*events, **others)
+        self._release()
+        if self.options["embeddings"] == "training" and self.encoder is None:
             # The last module and not the model, as losses may replace the model's forward method.
-            model[-1].register_forward_hook(self._keep_output)
+            self._hook = self._model[-1].register_forward_hook(self._keep_output)
+
+    def on_train_end(self, *events: Any, **others: Any) -> None:
+        """End the run, and listen no more."""
+        self._release()
+        super().on_train_end(*events, **others)
+
+    def _release(self) -> None:
+        self._outputs = []
+        if self._hook is not None:
+            self._hook.remove()
+            self._hook = None
 
     def on_step_end(self, *events: Any, **others: Any) -> None:
         """Record the vectors of the step, and count it."""

@@ -152,6 +152,11 @@ def write_groups(path: Path, groups: Int64Array, own_table: str | None) -> None:
 
 
 def _strings(values: Any, column: str) -> pa.Array:
+    if any(isinstance(value, list | tuple) for value in values):
+        raise InputError(
+            f"column {column!r}: has lists, expected texts; give each text a column of its own, "
+            f"such as {column}_1 and {column}_2"
+        )
     try:
         texts = pa.array(values, pa.large_string())
     except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
