@@ -141,6 +141,8 @@ class GcbsKeywords(GuardKeywords, PassKeywords, PlannerKeywords, total=False):
 class GreedyKeywords(PassKeywords, PlannerKeywords, total=False):
     """The fields of `GreedyOptions`."""
 
+    random_fraction: float
+
 
 class OsgdKeywords(PlannerKeywords, total=False):
     """The fields of `OsgdOptions`."""
@@ -255,6 +257,7 @@ class AnyPlannerKeywords(TypedDict, total=False):
     ray: str | None
     quantile: float
     reverse: bool
+    random_fraction: float
     pool: int
     num_batches: int | None
     epoch: int

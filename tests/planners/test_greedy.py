@@ -41,19 +41,19 @@ def first_best(losses):
     return next(i for i, one in enumerate(losses) if one >= best - 1e-9 * max(1, abs(best)))
 
 
-def begin(n, batch_size, seed):
-    """The random row of each batch, the other rows in order of arrival, and the capacities."""
+def begin(n, batch_size, seed, fraction):
+    """The random rows of each batch, the other rows in order of arrival, and the capacities."""
     order = Runtime(seed=seed).generator().permutation(n).tolist()
     cut = [order[start : start + batch_size] for start in range(0, n, batch_size)]
-    batches = [rows[:1] for rows in cut]
+    batches = [rows[: max(1, round(fraction * batch_size))] for rows in cut]
     placed = {row for rows in batches for row in rows}
     return batches, [row for row in order if row not in placed], [len(rows) for rows in cut]
 
 
-def naive_bcs(x, y, batch_size, temperature, seed):
-    batches, left, capacities = begin(len(x), batch_size, seed)
+def naive_bcs(x, y, batch_size, temperature, seed, fraction):
+    batches, left, capacities = begin(len(x), batch_size, seed, fraction)
     left.sort()
-    for size in range(1, batch_size):
+    for size in range(len(batches[0]), batch_size):
         for batch, capacity in zip(batches, capacities, strict=True):
             if size < capacity:
                 losses = [loss(x, y, [*batch, row], temperature) for row in left]
@@ -61,13 +61,13 @@ def naive_bcs(x, y, batch_size, temperature, seed):
     return np.concatenate(batches)
 
 
-def naive_scb(x, y, batch_size, temperature, seed):
-    batches, arriving, capacities = begin(len(x), batch_size, seed)
-    waiting = []  # the set J of algorithm 2
+def naive_scb(x, y, batch_size, temperature, seed, fraction):
+    batches, arriving, capacities = begin(len(x), batch_size, seed, fraction)
+    waiting, size = [], len(batches[0])  # the set J of algorithm 2
     for row in arriving:
         if not waiting:
-            sizes = zip(batches, capacities, strict=True)
-            waiting = [j for j, (batch, capacity) in enumerate(sizes) if len(batch) < capacity]
+            waiting = [j for j, capacity in enumerate(capacities) if size < capacity]
+            size += 1
         losses = [loss(x, y, [*batches[j], row], temperature) for j in waiting]
         batches[waiting.pop(first_best(losses))].append(row)
     return np.concatenate(batches)
@@ -90,6 +90,7 @@ def cases(draw):
         "similarity": draw(st.sampled_from(["cosine", "dot"])),
         "temperature": draw(st.sampled_from([1e-4, 0.05, 1])),
         "seed": draw(st.integers(0, 1000)),
+        "random_fraction": draw(st.sampled_from([0.0, 0.0, 0.3, 0.5])),
     }
     return Embeddings.from_arrays(x, y if paired else None), options
 
@@ -101,8 +102,30 @@ def test_every_choice(planner, case):
     embeddings, options = case
     made = plan(embeddings, planner=planner, device="cpu", **options)
     x, y = rows_of(embeddings, options["similarity"])
-    settled = options["batch_size"], options["temperature"], options["seed"]
+    names = ("batch_size", "temperature", "seed", "random_fraction")
+    settled = [options[name] for name in names]
     assert made.rows.tolist() == NAIVE[planner](x, y, *settled).tolist()
+
+
+@pytest.mark.parametrize("planner", NAIVE)
+def test_all_rows_random_are_random_batches(planner, make):
+    """Section 4: with r = 100% this is random sampling."""
+    options = {"batch_size": 8, "seed": 4}
+    made = plan(make(75), planner=planner, random_fraction=1.0, **options)
+    assert np.array_equal(made.rows, plan(make(75), planner="random", **options).rows)
+
+
+@pytest.mark.parametrize("planner", NAIVE)
+def test_more_random_rows_make_milder_batches(planner, some):
+    embeddings = load_embeddings(some)
+    losses = [
+        evaluate(
+            plan(embeddings, planner=planner, batch_size=32, random_fraction=share),
+            embeddings, random_trials=2,
+        ).loss_train
+        for share in (0, 0.3, 0.7, 1)
+    ]  # fmt: skip
+    assert losses == sorted(losses, reverse=True)
 
 
 @pytest.mark.parametrize("planner", NAIVE)
@@ -153,6 +176,7 @@ def test_too_little_memory(planner, make):
         ({"temperature": 0}, "temperature: got 0, expected a number of at least 1e-06"),
         ({"temperature": float("nan")}, "temperature: got nan"),
         ({"temperature": float("inf")}, "temperature: got inf"),
+        ({"random_fraction": 1.5}, "random fraction: got 1.5, expected a finite number from 0 to"),
     ],
 )
 def test_refusals(planner, make, options, says):

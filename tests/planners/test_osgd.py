@@ -1,5 +1,7 @@
 """The pools of `osgd`, drawn again here, and what it keeps of them."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 from scipy.special import logsumexp
@@ -35,6 +37,22 @@ def test_keeps_the_highest_losses(make, pool, keep, wanted):
     assert made.num_batches == number
     assert np.array_equal(made.rows, np.concatenate(expected[:number]))
     assert not made.metadata.partitions_rows
+
+
+@pytest.mark.parametrize("pool", [70, 1000])
+def test_a_pool_of_all_batches_keeps_the_hardest_of_all(make, pool):
+    """The paper takes the batch of the highest loss before each step."""
+    embeddings = make(8)
+    every = [np.array(rows) for rows in combinations(range(8), 4)]
+    losses = [loss(embeddings, batch, 0.05) for batch in every]
+    best = np.argsort(-np.array(losses), kind="stable")
+    options = {"planner": "osgd", "batch_size": 4, "pool": pool}
+    once = plan(embeddings, **options, keep=3, num_batches=3)
+    assert [batch.tolist() for batch in once.batches()] == [every[i].tolist() for i in best[:3]]
+    again = plan(embeddings, **options)  # two pools of the same batches
+    assert [batch.tolist() for batch in again.batches()] == [every[best[0]].tolist()] * 2
+    most = plan(embeddings, **options, keep=70, num_batches=80)
+    assert len({tuple(batch) for batch in most.batches()}) == 70
 
 
 def test_harder_than_random(make):

@@ -9,7 +9,19 @@ from batchplan.planners.common.options import PassOptions, PlannerOptions
 
 @dataclass(frozen=True, kw_only=True)
 class GreedyOptions(PassOptions, PlannerOptions):
-    """Options of `bcs` and `scb`."""
+    """Options of `bcs` and `scb`.
+
+    Raises:
+        InputError: a value of another type or out of range.
+    """
+
+    random_fraction: float = option(
+        0.0,
+        "Share of the rows of each batch that are random (at least one row), before the others are "
+        "chosen.",
+        ge=0,
+        le=1,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +33,9 @@ class OsgdOptions(PlannerOptions):
     """
 
     temperature: float = temperature_option()
-    pool: int = option(8, "Random batches to score at a time.", ge=1)
+    pool: int = option(
+        8, "Random batches to score at a time; all batches, if there are no more.", ge=1
+    )
     keep: int = option(1, "Batches to keep from each pool: those with the highest loss.", ge=1)
     num_batches: int | None = option(
         None, "Number of batches to plan.  [default: N / B, rounded up]", ge=1

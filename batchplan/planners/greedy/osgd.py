@@ -5,6 +5,9 @@ Kawaguchi and Lu, "Ordered SGD: A New Stochastic Optimization Framework for Empi
 Minimization" (AISTATS 2020).
 """
 
+from itertools import combinations
+from math import comb
+
 import numpy as np
 import torch
 
@@ -21,6 +24,8 @@ _POOLS_AT_ONCE = 8  # pools that are drawn, then scored in parallel
 
 def osgd(embeddings: Embeddings, options: OsgdOptions, runtime: Runtime) -> Draft:
     """Draw pools of random batches, and keep those with the highest contrastive loss of each pool.
+
+    If there are no more than ``pool`` batches of B rows, each pool is all of them, as in the paper.
 
     Args:
         embeddings: N pairs of d dimensions; only drawn rows are read.
@@ -40,6 +45,7 @@ def osgd(embeddings: Embeddings, options: OsgdOptions, runtime: Runtime) -> Draf
     count = options.num_batches or -(-n // size)
     generator = runtime.generator()
     kept: list[Ints] = []
+    every = all_batches(n, size, options.pool)
 
     def loss(batch: Ints) -> float:
         return contrastive_loss(embeddings, batch, options.similarity, options.temperature)
@@ -47,15 +53,24 @@ def osgd(embeddings: Embeddings, options: OsgdOptions, runtime: Runtime) -> Draf
     with runtime.stage("choose", count) as advance, single_threads() as pool:
         while len(kept) < count:
             pools = min(_POOLS_AT_ONCE, -(-(count - len(kept)) // options.keep))
-            drawn = [generator.choice(n, size, replace=False) for _ in range(pools * options.pool)]
-            losses = np.reshape(list(pool.map(loss, drawn)), (pools, options.pool))
+            drawn = every * pools or [
+                generator.choice(n, size, replace=False) for _ in range(pools * options.pool)
+            ]
+            losses = np.reshape(list(pool.map(loss, drawn)), (pools, -1))
             # Stable: of equal losses, the batch drawn first comes first.
             best = np.argsort(-losses, axis=1, kind="stable")[:, : options.keep]
-            best += options.pool * np.arange(pools)[:, None]
+            best += losses.shape[1] * np.arange(pools)[:, None]
             chosen = best.ravel()[: count - len(kept)]
             kept += [drawn[batch] for batch in chosen]
             advance(len(chosen))
     return Draft(rows=np.concatenate(kept), offsets=size * np.arange(count + 1))
+
+
+def all_batches(num_rows: int, batch_size: int, most: int) -> list[Ints]:
+    """Return all sets of ``batch_size`` rows, or none if there are more than ``most``."""
+    if num_rows > max(most, batch_size) or comb(num_rows, batch_size) > most:
+        return []
+    return [np.array(rows) for rows in combinations(range(num_rows), batch_size)]
 
 
 def contrastive_loss(

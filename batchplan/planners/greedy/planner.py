@@ -1,7 +1,7 @@
 """Greedy batches of high contrastive loss: a batch chooses its rows, or a row its batch.
 
 "Mini-Batch Optimization of Contrastive Loss" (2023), section 4 and algorithms 1 (`bcs`) and 2
-(`scb`). Every batch gets one row in each round, so that all compared batches have the same size.
+(`scb`), and their variants with a share of random rows. Every batch gets one row in each round, so that all compared batches have the same size.
 """
 
 from concurrent.futures import Executor
@@ -105,9 +105,9 @@ def scb(embeddings: Embeddings, options: GreedyOptions, runtime: Runtime) -> Dra
 def _begin(
     embeddings: Embeddings, options: GreedyOptions, runtime: Runtime, planner: str
 ) -> tuple[Bins, Ints]:
-    """Return bins of one random row each, and the other rows in random order.
+    """Return bins of equally many random rows, and the other rows in random order.
 
-    A bin starts with the first row of a batch of `random`.
+    A bin starts with the first rows of a batch of `random`.
     """
     order = runtime.generator().permutation(embeddings.num_rows)
     embeddings.require_similarities(options.similarity)
@@ -120,10 +120,13 @@ def _begin(
         bins = Bins(
             Pairs(embeddings, options.similarity, options.temperature), options.rows_per_batch
         )
-    firsts = np.arange(0, n, options.rows_per_batch)
-    bins.join(bins.open(), order[firsts])
-    bins.size = 1
-    return bins, np.delete(order, firsts)
+    places: list[Ints] = []
+    for size in range(max(1, round(options.random_fraction * options.rows_per_batch))):
+        indices = bins.open()
+        places.append(indices * options.rows_per_batch + size)
+        bins.join(indices, order[places[-1]])
+        bins.size += 1
+    return bins, np.delete(order, np.concatenate(places))
 
 
 def scratch(dim: int, batch_size: int) -> int:
