@@ -1,7 +1,8 @@
 """Greedy batches of high contrastive loss: a batch chooses its rows, or a row its batch.
 
 "Mini-Batch Optimization of Contrastive Loss" (2023), section 4 and algorithms 1 (`bcs`) and 2
-(`scb`), and their variants with a share of random rows. Every batch gets one row in each round, so that all compared batches have the same size.
+(`scb`), and their variants with a share of random rows. Every batch gets one row in each round, so
+that all compared batches have the same size.
 """
 
 from concurrent.futures import Executor
