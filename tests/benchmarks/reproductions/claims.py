@@ -22,7 +22,7 @@ class Effort:
     seeds: int = 4  # of walks
     batches: int = 512  # of each plan of walks
     toy_rows: tuple[int, ...] = (4, 8, 12, 16, 20)
-    toy_epochs: int = 300  # at a constant rate, and again at a falling one
+    toy_epochs: int = 6_000
     anchors: int = 200
     repeats: int = 2_000  # of coupon collections
 
@@ -37,7 +37,7 @@ QUICK = Effort(
     seeds=2,
     batches=8,
     toy_rows=(4,),
-    toy_epochs=60,
+    toy_epochs=200,
     anchors=20,
     repeats=200,
 )
