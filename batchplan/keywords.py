@@ -86,6 +86,7 @@ class MaterializeKeywords(TypedDict, total=False):
     workers: int
     shard_rows: int
     column: list[str] | None
+    shard_order: Literal["lexicographic", "natural"] | None
     id_column: str | None
 
 
@@ -94,6 +95,7 @@ class EmbedKeywords(TypedDict, total=False):
 
     columns: str
     id_column: str | None
+    shard_order: Literal["lexicographic", "natural"] | None
     prompt: list[str] | None
     prompt_text: list[str] | None
     normalize: bool

@@ -22,6 +22,7 @@ Similarity = Literal["cosine", "dot"]
 Tail = Literal["keep", "drop", "pad"]
 BatchOrder = Literal["planned", "shuffled"]
 Scope = Literal["device", "global"]
+ShardOrder = Literal["lexicographic", "natural"]
 
 UNIONS = (UnionType, Union)  # the type of "Literal | None" depends on the version of Python
 LIMITS = ("relative_margin", "absolute_margin", "max_score")  # on the similarity of negatives
@@ -104,6 +105,14 @@ def option(
     metavar = metavar or {"path": "FILE", "column": "COLUMN", None: None}[kind]
     about = {"help": help, "flags": flags, "kind": kind, "metavar": metavar, "range": limits}
     return dataclasses.field(default=default, metadata={**about, "recorded": recorded})
+
+
+# Of all readers of folders and globs.
+SHARD_ORDER: Any = option(
+    None,
+    "Order of the files in a folder or glob: by the characters of their names, as pyarrow, "
+    "pandas, polars and datasets read them, or by number. Needed only if the two differ.",
+)
 
 
 def shown(options: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import typer
 from batchplan.cli.grouping import check_no_urls, check_paths
 from batchplan.errors import InputError
 from batchplan.guard.options import label_table_option
-from batchplan.options import option, paths_of
+from batchplan.options import SHARD_ORDER, ShardOrder, option, paths_of
 from batchplan.quality import EvaluationOptions
 from batchplan.runtime import Runtime
 
@@ -44,6 +44,7 @@ MEMORY = option(
     None, "Memory limit for host and device, such as 8GB.  [default: most of what is free]"
 )
 QUIET = option(False, "Print no progress and no summary.", "--quiet", "-q")
+_NAMED = ("x_column", "y_column", "id_column", "shard_order")  # as `load_embeddings` names them
 VERBOSE = option(False, "Print each step.", "--verbose", "-v")
 
 
@@ -96,6 +97,7 @@ class HostSession:
     id_column: str | None = option(
         None, "Column of row ids.  [default: id, if there is one]", kind="column"
     )
+    shard_order: ShardOrder | None = SHARD_ORDER
     single: bool = option(False, "Read one matrix: each row is its own positive.", "--single")
     seed: int = option(0, "Random seed.", ge=0)
     memory: str | None = MEMORY
@@ -115,7 +117,7 @@ class HostSession:
             "pair": self.pair or None,
             "single": self.single,
             "negatives": "none" if self.negatives == ["none"] else self.negatives or None,
-            **{name: getattr(self, name) for name in ("x_column", "y_column", "id_column")},
+            **{name: getattr(self, name) for name in _NAMED},
         }
 
     @contextmanager

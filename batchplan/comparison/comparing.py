@@ -15,7 +15,7 @@ from batchplan.data import Embeddings, load_embeddings
 from batchplan.files.atomic import make_folder, write_files
 from batchplan.files.inputs import PathLike, listed
 from batchplan.keywords import EvaluationKeywords
-from batchplan.options import with_options
+from batchplan.options import ShardOrder, with_options
 from batchplan.plans import Plan
 from batchplan.quality import EvaluationOptions, RowFacts, evaluate_plans
 from batchplan.quality.verdict import ranking
@@ -28,6 +28,7 @@ def compare(
     pair: PathLike | Sequence[PathLike] | None = None,
     *,
     single: bool = False,
+    shard_order: ShardOrder | None = None,
     planners: Sequence[str] | Mapping[str, Mapping[str, Any]] = USUAL,
     batch_size: int = 64,
     groups: ArrayLike | None = None,
@@ -42,8 +43,8 @@ def compare(
     """Plan with several planners, each in its own process, and rank the plans.
 
     Args:
-        paths, pair, single: files, as `batchplan.load_embeddings` takes them. Each process reads
-            them.
+        paths, pair, single, shard_order: files, as `batchplan.load_embeddings` takes them. Each
+            process reads them.
         planners: names; or options of planners by the name of the plan, which is a planner unless
             they have ``planner``: ``{"hard": {"planner": "partition", "mega_batches": 1}}``.
         batch_size: of planners whose options do not have it.
@@ -66,6 +67,7 @@ def compare(
     source: dict[str, Any] = {
         "paths": [os.fspath(path) for path in listed(paths)],
         "single": single,
+        "shard_order": shard_order,
     }
     if pair is not None:
         source["pair"] = [os.fspath(path) for path in listed(pair)]

@@ -131,7 +131,7 @@ class _Shard:
                 f"{path}: got {size} bytes, expected {expected} for the header's shape "
                 f"{shape} of {self.dtype}; the file is {state}: write or copy it again"
             )
-        if min(shape) == 0:
+        if shape[0] and not shape[1]:
             raise InputError(f"{path}: got shape {shape}, expected at least 1 row and 1 dimension")
         self.path, self.offset = path, offset
         self._shape, self._counts, self._unpack = shape, header.counts, header.unpack
@@ -142,7 +142,7 @@ class _Shard:
         aligned = (self.copies or offset % self.dtype.itemsize == 0) and self.dtype.isnative
         self.converts = self.order == "F" or not aligned or self.dtype.itemsize == 8 or self._counts
         self._map: NDArray[Any] | None = None
-        if not self.copies:
+        if self.rows and not self.copies:
             self._map = np.memmap(file, self.dtype, "r", offset, shape, self.order)
 
     def load(
@@ -223,18 +223,22 @@ class ArraySource:
         sides: the name of the side.
         column: the matrix of several in a file, for messages; else empty.
         rows, dims: N, and (d,).
-        counts: rows of each file.
+        counts: rows of each file that has any, by its path.
         id: None, since these files have no ids.
         need, kept: bytes of memory that `read` allocates, and keeps.
         work: rows that `read` copies, and rows that it converts.
 
     Raises:
-        InputError: the dtype is not one of embeddings, or shards differ.
+        InputError: the dtype is not one of embeddings, no shard has rows, or shards differ.
     """
 
     id = None
 
     def __init__(self, shards: Sequence[_Shard], side: str, column: str = "") -> None:
+        first, shards = shards[0], [shard for shard in shards if shard.rows]  # others are skipped
+        if not shards:
+            shape = 0, first.dim
+            raise InputError(f"{first.path}: got shape {shape}, expected at least 1 row")
         self._shards, self._side, self.sides, self.column = shards, side, (side,), column
         first = shards[0]
         self._dtype = kept_dtype(first.dtype, str(first.path))
@@ -245,8 +249,8 @@ class ArraySource:
                     f"{shard.path}: got {shard.dim} dimensions of {dtype}, expected {first.dim} "
                     f"of {self._dtype} as in {first.path}; the shards of side {side} must be alike"
                 )
-        self.counts = [shard.rows for shard in shards]
-        self.rows = sum(self.counts)
+        self.counts = {str(shard.path): shard.rows for shard in shards}
+        self.rows = sum(self.counts.values())
         self.dims: tuple[int, ...] = (first.dim,)
         copied = [shard for shard in shards if shard.copies]
         converted = sum(shard.rows for shard in shards if shard.converts)

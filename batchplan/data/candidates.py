@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +52,7 @@ class Candidates:
     ids: pa.Array | None = field(default=None, repr=False)
     shards: tuple[Shard, ...] = ()
     origin: None = None
+    shard_order: ClassVar[None] = None  # a single file
 
     @property
     def num_rows(self) -> int:

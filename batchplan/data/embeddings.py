@@ -12,8 +12,10 @@ import numpy as np
 from batchplan.data.matrix import RowMatrix, Shard, Side
 from batchplan.data.memory import negative_sides, side_of
 from batchplan.data.origin import Origin
+from batchplan.data.shards import order_of
 from batchplan.data.validate import Content, check_content, long_rows
 from batchplan.errors import InputError
+from batchplan.options import ShardOrder
 from batchplan.typing import BoolArray, Int64Array
 
 if TYPE_CHECKING:  # data without ids need no Arrow
@@ -69,6 +71,11 @@ class Embeddings:
     def paired(self) -> bool:
         """Whether there are two sides; False if y is x."""
         return self.y is not self.x
+
+    @property
+    def shard_order(self) -> ShardOrder | None:
+        """The order of files in folders or globs; None if it makes no difference."""
+        return order_of(self.origin.files, self.origin.shard_order) if self.origin else None
 
     @property
     def matrices(self) -> tuple[RowMatrix, ...]:

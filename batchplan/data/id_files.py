@@ -36,7 +36,7 @@ def check_types(paths: Iterable[ShardPath]) -> None:
     found = {}
     for path in paths:
         with opened(path) as file:
-            if file.schema.names.count(DEFAULT_ID) == 1:
+            if file.num_rows and file.schema.names.count(DEFAULT_ID) == 1:
                 found[path] = file.schema.field(DEFAULT_ID).type
     if len(found) > 1 and None in map(id_type, found.values()):
         held = " and ".join(f"{kind!s:.60} in {path}" for path, kind in found.items())

@@ -15,7 +15,7 @@ from batchplan.data.formats import format_of, has_columns
 from batchplan.data.matrix import Allocate, Side
 from batchplan.data.memory import in_memory
 from batchplan.data.origin import Origin
-from batchplan.data.shards import find_shards
+from batchplan.data.shards import find_shards, note_empty
 from batchplan.data.single import alone
 from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError
@@ -23,6 +23,7 @@ from batchplan.extras import missing_told
 from batchplan.files.inputs import PathLike
 from batchplan.files.remote import ShardPath
 from batchplan.files.scratch import scratch_array, scratch_folder
+from batchplan.options import ShardOrder
 from batchplan.runtime import NOTE, SCRATCH, WARNING, Observer, Runtime, format_bytes
 
 if TYPE_CHECKING:  # arrays need no Arrow
@@ -45,6 +46,7 @@ def load_embeddings(
     y_column: str | None = None,
     id_column: str | None = None,
     single: bool = False,
+    shard_order: ShardOrder | None = None,
     memory: int | str | None = None,
     observer: Observer | None = None,
 ) -> Embeddings:
@@ -52,8 +54,7 @@ def load_embeddings(
 
     Args:
         paths: files, folders, globs or URLs of shards, or an (N, d) array, tensor or column, as
-            `Embeddings.from_arrays` takes. A folder or glob is read in natural order (2 before 10),
-            several paths in their order.
+            `Embeddings.from_arrays` takes. Several paths are read in their order.
         pair: the other side, in the same form; None if ``paths`` has both sides (two vector
             columns), or if there is only one matrix.
         negatives: mined negatives: files, folders, globs or URLs, each of N rows, or of a table
@@ -67,6 +68,9 @@ def load_embeddings(
         single: whether each row of one matrix is its own positive. Without it, several paths of one
             matrix are refused, and a folder or glob that may have the two sides of pairs: files
             whose names differ in more than digits, with equally many rows.
+        shard_order: the order of the files in a folder or glob: ``lexicographic``, as pyarrow,
+            pandas, polars and `datasets` read them, or ``natural`` (2 before 10). It is needed only
+            if the two differ.
         memory, observer: see `Runtime`.
 
     Raises:
@@ -81,7 +85,8 @@ def load_embeddings(
     if in_memory(paths) or in_memory(pair):
         return _from_arrays(paths, pair, negatives, wanted)
     runtime = Runtime.of(memory=memory, observer=observer)
-    origin = Origin.of(*_files(paths, pair, negatives), wanted)  # before the files are opened
+    # Before the files are opened.
+    origin = Origin.of(*_files(paths, pair, negatives, shard_order), wanted, shard_order)
     sources = _open(origin)
     _check_id_types(origin)
     lonely = alone(paths, origin, sources, single)
@@ -105,6 +110,7 @@ def load_embeddings(
         sides = numbered(side for group, _ in read for side in group)
         ids = _ids(read, runtime)
         data = Embeddings.from_sides(sides, ids, advance)
+    note_empty(origin.files, [shard.path for shard in data.shards], runtime)
     if lonely and observer is None:
         warnings.warn(lonely, stacklevel=3)  # above the decorator
     elif lonely:
@@ -145,14 +151,15 @@ def _unwanted(negatives: Any) -> bool:
     return isinstance(negatives, str) and negatives == NO_NEGATIVES
 
 
-def _files(paths: Any, pair: Any, negatives: Any) -> Files:
+def _files(paths: Any, pair: Any, negatives: Any, order: ShardOrder | None) -> Files:
     """Return the files of x, of y and of each source of negatives."""
     if in_memory(negatives):
         raise InputError("negatives: got an array with paths, expected paths too")
     named = negatives if isinstance(negatives, list | tuple) else [negatives]
     sources = [source for source in named if source is not None and not _unwanted(source)]
-    mined = [find_shards(source, "negatives") for source in sources]
-    return find_shards(paths, "x"), [] if pair is None else find_shards(pair, "y"), mined
+    mined = [find_shards(source, "negatives", order) for source in sources]
+    y = [] if pair is None else find_shards(pair, "y", order)
+    return find_shards(paths, "x", order), y, mined
 
 
 def numbered(sides: Iterable[Side]) -> list[Side]:

@@ -12,6 +12,7 @@ from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError
 from batchplan.files.reading import readable
 from batchplan.files.remote import RemotePath, ShardPath
+from batchplan.options import ShardOrder
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Origin:
             one matrix.
         negatives: the files of each source of mined negatives.
         wanted: the columns that the user named.
+        shard_order: the order of files in folders and globs that the user named.
         states: size in bytes and time of writing in ns of each of the `files`, before they were
             opened.
     """
@@ -31,6 +33,7 @@ class Origin:
     y: tuple[ShardPath, ...]
     negatives: tuple[tuple[ShardPath, ...], ...]
     wanted: Wanted
+    shard_order: ShardOrder | None
     states: tuple[tuple[int, int], ...]
 
     @classmethod
@@ -40,10 +43,11 @@ class Origin:
         y: Sequence[ShardPath],
         negatives: Sequence[Sequence[ShardPath]],
         wanted: Wanted,
+        shard_order: ShardOrder | None = None,
     ) -> Origin:
         """Return the origin of embeddings that are about to be read from these files."""
         states = tuple(_state(path) for path in (*x, *y, *chain(*negatives)))
-        return cls(tuple(x), tuple(y), tuple(map(tuple, negatives)), wanted, states)
+        return cls(tuple(x), tuple(y), tuple(map(tuple, negatives)), wanted, shard_order, states)
 
     def absolute(self) -> Origin:
         """Return the origin with absolute paths."""

@@ -32,12 +32,13 @@ def load_reference(
             "reference: given with mined negatives, but it has no vectors of these; leave out one "
             "of the two"
         )
+    order = embeddings.origin.shard_order if embeddings.origin else None
     where = f"reference {options.reference[0]}"
     try:
         reference = load_embeddings(
             options.reference, options.reference_pair or None, negatives=NO_NEGATIVES,
             single=not embeddings.paired, memory=runtime.memory,
-            observer=runtime.observer,
+            observer=runtime.observer, shard_order=order,
         )  # fmt: skip
         if embeddings.paired and not reference.paired:
             raise InputError(

@@ -4,9 +4,11 @@ import glob
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
 from batchplan.data.formats import format_of
+from batchplan.data.splits import refuse_splits
 from batchplan.errors import InputError
 from batchplan.files.inputs import (
     PathLike,
@@ -16,20 +18,27 @@ from batchplan.files.inputs import (
     suffixes,
 )
 from batchplan.files.reading import readable
-from batchplan.files.remote import RemotePath, ShardPath, located
+from batchplan.files.remote import RemotePath, ShardPath, located, of_each
 from batchplan.files.saved_data import saved_files
+from batchplan.files.sidecar import is_own_plan
+from batchplan.files.versioned import refuse_table
+from batchplan.options import ShardOrder
+from batchplan.runtime import NOTE, Runtime
+
+# Files that look like rows, of kinds that are read and of others, also compressed.
+_DATA = re.compile(
+    r".*\.(npy|npz|parquet|pq|arrow|feather|ipc|safetensors|fbin|f16bin|[iu]8bin|[fib]vecs|jsonl|"
+    r"ndjson|csv|tsv|orc|avro|lance|pkl|pickle|pt|pth|bin|h5|hdf5)(\.(gz|zst|bz2|xz))?",
+    re.IGNORECASE,
+)
+_COMPANIONS = {"config.json", "dataset_dict.json", "dataset_info.json", "dataset_infos.json"}
 
 
-def find_shards(inputs: PathLike | Sequence[PathLike], side: str) -> list[ShardPath]:
-    """Return the shards of a side, which error messages name.
-
-    Arguments keep their order; files of a folder or glob come in natural order (2 before 10).
-
-    Raises:
-        InputError: a path is missing, unreadable, of an unknown kind or repeated, or the side or a
-            folder mixes kinds.
-        ResourceError: the system is out of file handles.
-    """
+def find_shards(
+    inputs: PathLike | Sequence[PathLike], side: str, order: ShardOrder | None = None
+) -> list[ShardPath]:
+    """Return the shards of a side, which error messages name; arguments and errors as
+    `find_files`."""
     items = listed(inputs)
     if not items:
         raise InputError(f"{side}: got no path, expected at least one file, folder or glob")
@@ -38,7 +47,7 @@ def find_shards(inputs: PathLike | Sequence[PathLike], side: str) -> list[ShardP
             raise InputError(
                 f"{side}: got {type(item).__name__}, expected paths, or one array per side"
             )
-    shards = find_files(items, side, suffixes(), _kind_of, located)
+    shards = find_files(items, side, suffixes(), _kind_of, located, order)
     format_of(shards[0])  # refuses a suffix that cannot be read
     return shards
 
@@ -53,11 +62,13 @@ def find_files(
     expected: str,
     kind_of: Callable[[Any], str],
     locate: Callable[[str], ShardPath],
+    order: ShardOrder | None = None,
 ) -> list[ShardPath]:
     """Return the files of paths, folders and globs; all are of one kind.
 
     Paths keep their order. A folder that `datasets` saved gives the files that its state names.
-    Other folders and globs give their files of a known kind, in natural order (2 before 10).
+    Other folders and globs give all files that look like data, in one order: the same as by name
+    and by the numbers in names (2 before 10), else the one in ``order``.
 
     Args:
         items: what the user named.
@@ -65,19 +76,36 @@ def find_files(
         expected: the suffixes that can be read, for messages.
         kind_of: returns the kind of a file, "" for an unknown one.
         locate: returns the path of a name.
+        order: that of files in folders and globs: ``lexicographic``, by the characters of the
+            whole path, or ``natural``, by the numbers in it.
 
     Raises:
-        InputError: a path is missing, unreadable or repeated, or there are several kinds.
+        InputError: a path is missing, unreadable or repeated; there are several kinds, or several
+            splits of a data set; a folder is a table with versions; or the two orders differ and
+            none is given.
         ResourceError: the system is out of file handles.
     """
+    if order not in (None, *get_args(ShardOrder)):
+        raise InputError(
+            f"shard order: got {order!r:.80}, expected {' or '.join(get_args(ShardOrder))}"
+        )
     files: list[ShardPath] = []
     for item in items:
         with readable(os.fspath(item)):
-            files += _expand(locate(os.fspath(item)), expected, kind_of)
-    by_kind = {kind_of(path): path for path in files}
+            path = locate(os.fspath(item))
+            found, begin = _expand(path, expected, kind_of)
+        if begin is not None:
+            refuse_splits(found, begin, str(path))
+            found = _in_order(found, order, where)
+        files += found
+    by_kind = {kind_of(path) or path.suffix: path for path in files}
     if len(by_kind) > 1:
-        examples = " and ".join(map(str, by_kind.values()))
-        raise InputError(f"{where}: got both {examples}, expected files of one kind")
+        examples = " and ".join(map(str, [*by_kind.values()][:2]))
+        meant = next(filter(kind_of, files), files[0])
+        raise InputError(
+            f"{where}: got both {examples}, expected files of one kind; name those that are meant, "
+            f"such as '{meant.parent}/*{meant.suffix}'"
+        )
     seen: set[str] = set()
     for path in files:
         if (real := str(path.resolve())) in seen:
@@ -88,30 +116,79 @@ def find_files(
     return files
 
 
-def _expand(path: ShardPath, expected: str, kind_of: Callable[[Any], str]) -> list[ShardPath]:
+def _expand(
+    path: ShardPath, expected: str, kind_of: Callable[[Any], str]
+) -> tuple[list[ShardPath], int | None]:
+    """Return the files of a path by name, and how many parts of their paths the user named; None
+    if their order is given."""
     entries: Iterable[ShardPath]
+    magic = [glob.has_magic(part) for part in path.parts]
     if path.is_dir():
         if (saved := saved_files(path)) is not None:
-            return [path / name for name in saved]
-        entries = list(path.iterdir())
+            return [path / name for name in saved], None
+        entries, begin = list(path.iterdir()), len(path.parts)
     elif path.exists():
         if not path.is_file():
             raise InputError(f"{path}: is not a regular file, expected a {expected} file")
-        return [path]
-    elif glob.has_magic(path.path if isinstance(path, RemotePath) else str(path)):
+        return [path], None
+    elif any(magic):
         found = path.matches() if isinstance(path, RemotePath) else matches(str(path))
-        entries = [entry for entry in found if not entry.is_dir()]
+        entries, begin = [entry for entry in found if not entry.is_dir()], magic.index(True)
     else:
         raise InputError(f"{path}: no such file or folder; check the path")
-    files = [one for one in entries if kind_of(one) and not one.name.startswith((".", "_"))]
+    files = [one for one in entries if _is_data(one, begin, kind_of)]
+    if len({kind_of(file) for file in files}) > 1:  # .json next to other data describes it
+        files = [file for file in files if file.suffix.lower() != ".json"]
     for file in files:
         if not file.is_file():
             raise InputError(f"{file}: is not a regular file, expected a {expected} file")
+    inside = {folder for file in files or [path / "any"] for folder in file.parents}
+    # Two folders above too, for those of a table such as the data/ of Iceberg; but a user may have
+    # no access to what is above a URL.
+    least = begin if isinstance(path, RemotePath) else begin - 2
+    inside = {folder for folder in inside if len(folder.parts) >= least}
+    of_each(refuse_table, sorted(inside, key=str))
     if not files:
         inner = sorted(entry.name for entry in entries if entry.is_dir())
         hint = f"; it has the folders {', '.join(inner[:5])}: name one" if inner else ""
         raise InputError(f"{path}: no {expected} file there{hint}; check the path")
-    return sorted(files, key=natural_key)
+    return sorted(files, key=str), begin
+
+
+def _is_data(path: ShardPath, begin: int, kind_of: Callable[[Any], str]) -> bool:
+    """Return whether a file looks like data. Hidden files, markers such as _SUCCESS, and all files
+    in folders with such names do not; the user named the parts of the path before ``begin``."""
+    if path.name in _COMPANIONS or any(part.startswith((".", "_")) for part in path.parts[begin:]):
+        return False
+    if isinstance(path, Path) and is_own_plan(path):
+        return False
+    return bool(kind_of(path)) or (bool(_DATA.fullmatch(path.name)) and not path.is_dir())
+
+
+def _in_order(files: list[ShardPath], order: ShardOrder | None, where: str) -> list[ShardPath]:
+    """Return files, which are in lexicographic order, in the chosen order."""
+    natural = sorted(files, key=natural_key)
+    if order is None and natural != files:
+        one, other = next(pair for pair in zip(files, natural, strict=True) if pair[0] != pair[1])
+        raise InputError(
+            f"{where}: {one} comes before {other} in lexicographic order, as pyarrow, pandas, "
+            "polars, DuckDB, load_dataset and sorted(glob) read files, and after it in natural "
+            "order, by number; pass the order in which the rows were embedded, --shard-order "
+            "lexicographic or natural (shard_order=), or name the files one by one"
+        )
+    return natural if order == "natural" else files
+
+
+def order_of(files: Sequence[ShardPath], order: ShardOrder | None) -> ShardOrder | None:
+    """Return the order that was chosen for files; None if it makes no difference to them."""
+    return order if sorted(files, key=str) != sorted(files, key=natural_key) else None
+
+
+def note_empty(files: Sequence[ShardPath], read: Sequence[str], runtime: Runtime) -> None:
+    """Report the files that were skipped since they have no rows; ``read`` are the others."""
+    known = {*read}
+    if empty := [file for file in map(str, files) if file not in known]:
+        runtime.note(NOTE, f"{len(empty)} files without rows were skipped, such as {empty[0]}")
 
 
 def natural_key(path: ShardPath) -> tuple[list[list[str | int]], str]:

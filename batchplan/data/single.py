@@ -41,7 +41,7 @@ def alone(
     if paired or single or (wanted.x and wanted.x == wanted.y):
         return ""
     source = sources[0]
-    if sides := _two_sides(dict(zip(map(str, origin.x), source.counts, strict=True))):
+    if sides := _two_sides(source.counts):
         one, other = map(_in_shell, sides)
         raise InputError(
             f"{one} and {other}: got {source.rows // 2:,} rows each, which look like the two sides "

@@ -158,7 +158,7 @@ class TableSource:
         sides: those of x and y that are here, and ``negatives`` once for each mined negative.
         column: the first one, for messages.
         rows, dims: N, and d of each side.
-        counts: rows of each file.
+        counts: rows of each file that has any, by its path.
         id: name of the id column, or None.
         need, kept: bytes of memory that `read` allocates, and bytes that it keeps.
         work: rows that `read` decodes.
@@ -176,29 +176,36 @@ class TableSource:
         wanted: Wanted,
     ) -> None:
         self._form = form
-        with form.opened(paths[0]) as file:
-            types = {field.name: vector_type(field.type) for field in file.schema}
-            vectors = wanted.vectors({n: _dtype(kind) for n, kind in types.items() if kind})
-            where, held = str(paths[0]), columns_of(file.schema)
-            wide = sum(map(pa.types.is_floating, file.schema.types))
-            if not vectors and wide >= _WIDE:
-                raise InputError(
-                    f"{where}: got a column for each of {wide} dimensions, expected {VECTORS}; "
-                    f"{WIDE.format(path=where, kind=form.name.lower())}"
-                )
-            names, mined = wanted.choose(vectors, sides, where, held)
-            # If each side has its own files, either may have the ids.
-            self.id = choose_ids(file.schema, wanted.id, where, len(sides) == 2)
+        for path in paths:  # skips those without rows, which may lack types too
+            with form.opened(path) as file:
+                schema, where = file.schema, str(path)
+                if file.num_rows:
+                    break
+        types = {field.name: vector_type(field.type) for field in schema}
+        vectors = wanted.vectors({n: _dtype(kind) for n, kind in types.items() if kind})
+        wide = sum(map(pa.types.is_floating, schema.types))
+        if not vectors and wide >= _WIDE:
+            raise InputError(
+                f"{where}: got a column for each of {wide} dimensions, expected {VECTORS}; "
+                f"{WIDE.format(path=where, kind=form.name.lower())}"
+            )
+        names, mined = wanted.choose(vectors, sides, where, columns_of(schema))
+        # If each side has its own files, either may have the ids.
+        self.id = choose_ids(schema, wanted.id, where, len(sides) == 2)
         self.sides = (*sides[: len(names)], *["negatives"] * len(mined))
         held = "".join(sides[: len(names)])
         held += f"+{len(mined)}" if mined and names else "negatives" * bool(mined)
 
-        def columns(path: ShardPath) -> tuple[_Columns, Shard]:
+        def columns(path: ShardPath) -> tuple[ShardPath, _Columns, Shard] | None:
             with form.opened(path) as file:
+                if not file.num_rows:
+                    return None
                 shard = Shard(str(path), held, file.num_rows, location=path)
-                return _columns(file, path, (*names, *mined), self.id), shard
+                return path, _columns(file, path, (*names, *mined), self.id), shard
 
-        by_file, shards = zip(*of_each(columns, paths), strict=True)
+        if not (read := [one for one in of_each(columns, paths) if one]):
+            raise InputError(f"{where}: got 0 rows, expected at least 1; leave this file out")
+        paths, by_file, shards = zip(*read, strict=True)
         for path, found in zip(paths, by_file, strict=True):
             if found != by_file[0]:
                 raise InputError(
@@ -207,8 +214,8 @@ class TableSource:
                 )
         self._columns, self._shards, self._paths = by_file[0], shards, paths
         self.column = f"column {by_file[0].vectors[0].name!r}"
-        self.counts = [shard.rows for shard in shards]
-        self.rows = self.work = sum(self.counts)
+        self.counts = {str(shard.path): shard.rows for shard in shards}
+        self.rows = self.work = sum(self.counts.values())
         self.dims: tuple[int, ...] = tuple(vector.dim for vector in by_file[0].vectors)
         self._width = sum(vector.dim * vector.dtype.itemsize for vector in by_file[0].vectors)
         # While Arrow decodes, it also keeps pages, levels and batches: up to 16 blocks as measured,
@@ -294,8 +301,6 @@ def _columns(
     file: TableFile, path: ShardPath, names: Sequence[str], id_name: str | None
 ) -> _Columns:
     schema = file.schema
-    if file.num_rows == 0:
-        raise InputError(f"{path}: got 0 rows, expected at least 1; leave this file out")
     vectors = []
     for name in names:
         require_column(schema, name, str(path))

@@ -112,7 +112,7 @@ def embed(
 
             encoder = SentenceEncoder(encoder, settings, runtime)
     with runtime.stage("scan"):
-        source = Source.of(paths, settings.names)
+        source = Source.of(paths, runtime, settings.names, settings.shard_order)
         _require_text(source)
         name, ids = source.ids(settings.id_column) or (None, None)
         facts = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass
 
 from batchplan.errors import InputError
-from batchplan.options import check_options, option
+from batchplan.options import SHARD_ORDER, ShardOrder, check_options, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +24,7 @@ class EmbedOptions:
     id_column: str | None = option(
         None, "Column of row ids.  [default: id, if there is one]", kind="column"
     )
+    shard_order: ShardOrder | None = SHARD_ORDER
     prompt: list[str] | None = option(
         None,
         "Name of the model's prompt for each column in turn. Repeatable.  [default: the "

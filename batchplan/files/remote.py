@@ -68,6 +68,15 @@ class RemotePath:
     def parts(self) -> tuple[str, ...]:
         return self._pure.parts
 
+    @property
+    def parent(self) -> RemotePath:
+        return RemotePath(self.url, str(self._pure.parent))
+
+    @property
+    def parents(self) -> list[RemotePath]:
+        """The folders above, the nearest first, without the root; they are not looked up."""
+        return [RemotePath(self.url, str(folder)) for folder in list(self._pure.parents)[:-1]]
+
     def exists(self) -> bool:
         return self.kind != "NotFound"
 
@@ -92,8 +101,7 @@ class RemotePath:
         """Return the files with names that match the last part of this path, a glob."""
         if glob.has_magic(str(self._pure.parent)):
             raise InputError(f"{self}: got a glob of folders, expected one of files alone")
-        folder = RemotePath(self.url, str(self._pure.parent))
-        return [path for path in folder.iterdir() if fnmatchcase(path.name, self.name)]
+        return [path for path in self.parent.iterdir() if fnmatchcase(path.name, self.name)]
 
     def now(self) -> RemotePath:
         """Return the same path, looked up again."""

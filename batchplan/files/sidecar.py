@@ -2,11 +2,13 @@
 
 import os
 from pathlib import Path
+from zipfile import ZipFile
 
 from batchplan.errors import InputError
 from batchplan.files.documents import parse_json
-from batchplan.files.reading import read_regular
+from batchplan.files.reading import open_regular, read_regular
 
+NPZ_MEMBERS = ("rows", "batch_offsets", "metadata")
 # Keys by which the metadata of a plan are recognised.
 _KEYS = {"format_version", "planner", "batch_size", "num_rows", "digest"}
 # Batch offsets grow with the plan: about 20 bytes per batch, which takes at least 4 in the plan.
@@ -42,6 +44,21 @@ def read_sidecar(path: Path, size: int) -> bytes | None:
         if isinstance(error.__cause__, FileNotFoundError):
             return None
         raise
+
+
+def is_own_plan(path: Path) -> bool:
+    """Return whether a file is a plan of ours in JSON lines or NPZ, which data may be next to."""
+    suffix = path.suffix.lower()
+    return has_plan_metadata(path) if suffix == ".jsonl" else suffix == ".npz" and has_members(path)
+
+
+def has_members(path: Path) -> bool:
+    """Return whether an NPZ has the members of a plan."""
+    try:
+        with open_regular(path, "a plan") as stream, ZipFile(stream) as archive:
+            return {f"{name}.npy" for name in NPZ_MEMBERS} <= {*archive.namelist()}
+    except Exception:  # zipfile passes on whatever damaged bytes raise
+        return False
 
 
 def has_plan_metadata(path: Path) -> bool:

@@ -101,8 +101,9 @@ def materialize(
     form = format_of(settings.format)
     shape = Tuples.of(plan, settings) if isinstance(plan, Negatives) else InOrder.of(plan, settings)
     with runtime.stage("scan"):
-        source = Source.of(paths, settings.column)
+        source = Source.of(paths, runtime, settings.column, settings.shard_order)
         plan.require_match(source.num_rows, None)
+        facts.require_order(source.order)
         if ids is not None:
             entries = plan.rows if isinstance(plan, Plan) else plan.anchors
             _require_ids(entries, ids, source, settings.id_column)

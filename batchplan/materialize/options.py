@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from batchplan.options import check_options, option
+from batchplan.options import SHARD_ORDER, ShardOrder, check_options, option
 
 FormatName = Literal["parquet", "arrow", "jsonl", "litdata", "mds", "webdataset"]
 Layout = Literal["order", "strided", "rank-major", "ranks", "n-tuple", "triplet"]
@@ -41,7 +41,7 @@ class MaterializeOptions:
         "anchors, then of positives.",
         kind="column",
     )
-
+    shard_order: ShardOrder | None = SHARD_ORDER
     id_column: str | None = option(
         None,
         "Column of row ids, to compare with a Parquet plan's.  [default: id, if there is one]",

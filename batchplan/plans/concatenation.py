@@ -78,9 +78,11 @@ def concat(
     )
     once = turns is None or np.array_equal(np.bincount(turns, minlength=len(parts)), steps)
     whole = once and all(plan.metadata.partitions_rows for plan in parts)
+    file_orders = {plan.metadata.shard_order for plan in parts} - {None}
     metadata = PlanMetadata.stamped(
         batching, int(counts.sum()), whole,
         planner="concat", options={"plans": [plan.digest for plan in parts]}, seed=seed,
+        shard_order=file_orders.pop() if len(file_orders) == 1 else None,
     )  # fmt: skip
     return Plan(rows, offsets, metadata)
 

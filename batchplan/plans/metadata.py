@@ -12,7 +12,7 @@ from typing import Any
 
 from batchplan.errors import InputError
 from batchplan.extras import DISTRIBUTION
-from batchplan.options import option
+from batchplan.options import ShardOrder, option
 from batchplan.plans.batching import Batching
 from batchplan.plans.facts import settle
 from batchplan.typing import Int64Array
@@ -37,6 +37,8 @@ class PlanMetadata(Batching):
         fingerprint: fingerprint of the data, None if unknown.
         versions: versions of Python and of the libraries that made the plan.
         metrics: what was measured while planning; None for a number that is not finite.
+        shard_order: the order of the files that the data were read from, if they were in a folder
+            or glob where it makes a difference; stored only then.
 
     Raises:
         InputError: a value of another type or out of its range.
@@ -53,6 +55,7 @@ class PlanMetadata(Batching):
     fingerprint: str | None = None
     versions: dict[str, str] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
+    shard_order: ShardOrder | None = None
 
     def __post_init__(self) -> None:
         settle(self)
@@ -68,7 +71,8 @@ class PlanMetadata(Batching):
     ) -> PlanMetadata:
         """Return the metadata of a new plan, with the versions of the installed libraries.
 
-        ``facts`` are ``planner``, ``options``, ``seed``, ``fingerprint`` and ``metrics``.
+        ``facts`` are ``planner``, ``options``, ``seed``, ``fingerprint``, ``metrics`` and
+        ``shard_order``.
         """
         return cls(
             num_rows=num_rows,
@@ -80,7 +84,8 @@ class PlanMetadata(Batching):
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as JSON values, in a fixed order."""
-        return {name: getattr(self, name) for name in _KEYS}
+        order = {} if self.shard_order is None else {_ORDER: self.shard_order}
+        return {name: getattr(self, name) for name in _KEYS} | order
 
     def require_match(self, num_rows: int, fingerprint: str | None, what: str) -> None:
         """Require that the plan or table was made for this data; ``what`` names it in messages.
@@ -97,6 +102,16 @@ class PlanMetadata(Batching):
             raise InputError(
                 f"{what}: made for data with fingerprint {self.fingerprint}, got {fingerprint}; "
                 "give the data it was made for, or plan again"
+            )
+
+    def require_order(self, order: ShardOrder | None) -> None:
+        """Require that files are in the order of those that were planned; None if it makes no
+        difference. Raises InputError."""
+        if order and self.shard_order and order != self.shard_order:
+            raise InputError(
+                f"plan: made for files in {self.shard_order} order, got {order} order; pass "
+                f"--shard-order {self.shard_order} (shard_order=), or name the files one by one in "
+                "the order of the rows that were planned"
             )
 
     @classmethod
@@ -121,7 +136,8 @@ class PlanMetadata(Batching):
                 "metadata to load the rows alone"
             )
         try:
-            return cls(**{name: document[name] for name in _KEYS})
+            known = {name: document[name] for name in _KEYS}
+            return cls(**known, shard_order=document.get(_ORDER))
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
 
@@ -131,6 +147,7 @@ _KEYS = (
     "format_version", "planner", "options", "seed", "batch_size", "num_rows", "tail", "batch_order",
     "scope", "world_size", "partitions_rows", "fingerprint", "versions", "metrics",
 )  # fmt: skip
+_ORDER = "shard_order"
 
 
 @cache

@@ -105,6 +105,7 @@ def evaluate_plans(
         InputError, ResourceError: as `evaluate`.
     """
     for plan in plans:
+        plan.metadata.require_order(embeddings.shard_order)
         plan.require_match(embeddings.num_rows, embeddings.fingerprint)
     if not plans:
         return []

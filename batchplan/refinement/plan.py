@@ -56,6 +56,7 @@ def refine(
 def refine_plan(plan: Plan, embeddings: Data, options: RefineOptions, runtime: Runtime) -> Plan:
     """`refine` with options and a runtime; raises the same."""
     plan.require_match(embeddings.num_rows, None)
+    plan.metadata.require_order(embeddings.shard_order)
     unchanged = {"passes": 0, "refine_gain": 0.0}
     refined = plan.with_metadata(metrics=unchanged)
     guard = guard_of(embeddings, options, runtime)
@@ -78,6 +79,7 @@ def refine_plan(plan: Plan, embeddings: Data, options: RefineOptions, runtime: R
     return refined.with_metadata(
         planner="refine", options=stored, seed=runtime.seed,
         fingerprint=embeddings.fingerprint, versions=dict(library_versions()),
+        shard_order=embeddings.shard_order or before.shard_order,
     )  # fmt: skip
 
 

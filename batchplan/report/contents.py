@@ -154,6 +154,7 @@ def _check_plans(plans: Mapping[str, Plan], embeddings: Embeddings) -> None:
             "can distinguish; make several reports"
         )
     for plan in plans.values():
+        plan.metadata.require_order(embeddings.shard_order)
         plan.require_match(embeddings.num_rows, embeddings.fingerprint)
     sizes = {name: plan.batch_size for name, plan in plans.items()}
     if len({*sizes.values()}) > 1:

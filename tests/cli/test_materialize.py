@@ -7,7 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
@@ -181,3 +183,49 @@ def test_ids_of_several_files_and_types(parquet, done, refused):
     Path("data/1.jsonl").write_text(Path("data/1.jsonl").read_text().replace("120", "720"))
     says = ["got other ids than the plan, first at data/1.jsonl row 4 (720, expected 120)"]
     refused("materialize", "plan.parquet", "data", "-o", "out", "-f", parts=says)
+
+
+def shards_of_texts(rows=300, shards=12):
+    """tx/part-0.parquet and so on, and the number of each row as other readers of tx read them."""
+    os.mkdir("tx")
+    parts = [list(map(int, part)) for part in np.split(np.arange(rows), shards)]
+    for number, part in enumerate(parts):
+        pq.write_table(pa.table({"row": part}), f"tx/part-{number}.parquet")
+    return ds.dataset("tx").to_table()["row"].to_numpy()
+
+
+def test_shards_that_other_readers_read_in_another_order(folder, done, refused):
+    read = shards_of_texts()  # part-0, part-1, part-10, part-11, part-2
+    np.save("emb.npy", np.random.default_rng(0).standard_normal((300, 8)).astype("f4"))
+    done("random", "emb.npy", "--single", "-b", 50, "-o", "mp.npy")
+    message = refused("materialize", "mp.npy", "tx", "-o", "mat")
+    assert "tx/part-10.parquet comes before tx/part-2.parquet in lexicographic order" in message
+    assert not os.path.exists("mat")
+    plan = Plan.load("mp.npy")
+    for order, rows in (("lexicographic", read), ("natural", np.arange(300))):
+        done("materialize", "mp.npy", "tx", "-o", order, "--shard-order", order)
+        assert pq.read_table(order)["row"].to_pylist() == rows[plan.rows].tolist()
+
+
+def test_a_plan_knows_the_order_of_its_shards(folder, done, refused):
+    shards_of_texts()
+    vectors = np.random.default_rng(0).standard_normal((300, 8)).astype("f4")
+    os.mkdir("emb")
+    for number, part in enumerate(np.split(vectors, 12)):
+        np.save(f"emb/{number}.npy", part)
+    base = "random", "emb", "--single", "-b", 50, "-o", "mp.npz"
+    assert "emb/10.npy comes before emb/2.npy" in refused(*base)
+    done(*base, "--shard-order", "natural")
+    assert Plan.load("mp.npz").metadata.shard_order == "natural"
+    data = "mp.npz", "tx", "-o", "mat", "--shard-order"
+    message = refused("materialize", *data, "lexicographic")
+    assert "plan: made for files in natural order, got lexicographic order; pass" in message
+    done("materialize", *data, "natural")
+    for command in ("evaluate", "refine"):
+        more = ["-o", "r.npz"] if command == "refine" else []
+        options = "mp.npz", "emb", "--single", *more, "--shard-order"
+        assert "made for files in natural order" in refused(command, *options, "lexicographic")
+        done(command, *options, "natural")
+    assert Plan.load("r.npz").metadata.shard_order == "natural"
+    done("concat", "mp.npz", "r.npz", "-o", "both.npz")
+    assert Plan.load("both.npz").metadata.shard_order == "natural"

@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -15,6 +17,7 @@ from batchplan import InputError, plan
 from batchplan.data import load_embeddings
 from batchplan.data.formats import has_columns
 from batchplan.files.inputs import INPUT_FORMATS
+from tests.observing import Observer
 
 from .writers import DTYPES, MAPPED, SIDES, WRITERS
 
@@ -53,6 +56,27 @@ def test_rows_are_read_bit_by_bit(tmp_path, suffix, dtype):
     np.testing.assert_array_equal(data.x.rows(0, 40), expected)
     np.testing.assert_array_equal(data.x.take([39, 0, 39]), expected[[39, 0, 39]])
     assert data.fingerprint == load_embeddings(expected).fingerprint
+
+
+@pytest.mark.parametrize("suffix", [name for name in WRITERS if name != ".fvecs"])  # needs a row
+def test_shards_without_rows_are_skipped_and_counted(tmp_path, suffix):
+    dtype, observer = first_dtype(suffix), Observer()
+    parts = ROWS[:0], ROWS[:25], ROWS[25:25], ROWS[25:]
+    for number, part in enumerate(parts):
+        path = written(tmp_path, suffix, dtype, part, f"part-{number}")
+        path.with_name(f".{path.name}.crc").write_bytes(b"crc")  # as Spark writes
+    if suffix == ".parquet":  # without rows there may be no types
+        pq.write_table(pa.table({"x": pa.nulls(0)}), tmp_path / "part-0.parquet")
+    data = load_embeddings(tmp_path, single=True, observer=observer)
+    whole = written(tmp_path / "..", suffix, dtype, name=tmp_path.name)
+    assert data.fingerprint == load_embeddings(whole, single=True).fingerprint
+    assert [shard.rows for shard in data.shards] == [25, 15]
+    skipped = f"2 files without rows were skipped, such as {tmp_path}/part-0{suffix}"
+    assert observer.notes[-1] == f"note: {skipped}"
+    for number in (1, 3):
+        (tmp_path / f"part-{number}{suffix}").unlink()
+    with pytest.raises(InputError, match="expected at least 1"):
+        load_embeddings(tmp_path, single=True)
 
 
 @pytest.mark.parametrize(("suffix", "dtype"), FORMATS)

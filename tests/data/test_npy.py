@@ -265,7 +265,7 @@ def test_conversion_needs_memory_or_a_temporary_file(path):
 
 def test_too_many_shards_for_the_open_files_allowed(tmp_path):
     for number in range(80):
-        np.save(tmp_path / f"{number}.npy", GOOD)
+        np.save(tmp_path / f"{number:02d}.npy", GOOD)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
     try:

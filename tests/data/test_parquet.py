@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from batchplan import InputError, ResourceError
-from batchplan.data import load_embeddings, tables
+from batchplan.data import load_embeddings, load_labels, tables
 
 from .test_npy import refuse
 
@@ -230,6 +230,18 @@ def test_shards_must_be_alike(tmp_path):
             load_embeddings(tmp_path)
         assert f"{tmp_path}/1.parquet" in str(error.value)
         assert part in str(error.value)
+
+
+def test_files_without_rows_may_lack_types(tmp_path):
+    for side in "xy":
+        (tmp_path / side).mkdir()
+        pq.write_table(
+            pa.table({"v": pa.nulls(0), "id": pa.nulls(0)}), tmp_path / side / "0.parquet"
+        )
+        write(tmp_path / side / "1.parquet", v=fixed(X), id=np.arange(20))
+    data = load_embeddings(tmp_path / "x", tmp_path / "y")
+    assert data.ids.to_pylist() == list(range(20))
+    assert load_labels("id", data).tolist() == list(range(20))
 
 
 def test_no_rows(path, tmp_path):

@@ -83,15 +83,17 @@ def test_two_sides_in_one_folder_are_refused(case, suffix):
     command = command.format(suffix, suffix)
     for source in ("d", f"d/*{suffix}"):
         with pytest.raises(InputError) as error:
-            load_embeddings(source)
+            load_embeddings(source, shard_order="natural")
         one, other = command.split(" --pair ")
         said = f"{one} and {other}: got {3 * len(names)} rows each, which look like the two sides"
         assert str(error.value).startswith(said)
         assert f"; name both: {command} (pair in Python), or pass single=True" in str(error.value)
         assert len(str(error.value)) <= 500
-        assert load_embeddings(source, single=True).num_rows == 6 * len(names)
+        assert load_embeddings(source, single=True, shard_order="natural").num_rows == 6 * len(
+            names
+        )
     x, _, y = shlex.split(command)
-    assert load_embeddings(x, y).num_rows == 3 * len(names)
+    assert load_embeddings(x, y, shard_order="natural").num_rows == 3 * len(names)
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".parquet"])
@@ -110,7 +112,7 @@ def test_two_sides_in_one_folder_are_refused(case, suffix):
 def test_shards_of_one_matrix_are_not(names, suffix):
     write(suffix, *(f"d/{name}" for name in names))
     with pytest.warns(UserWarning, match="one matrix of") as told:
-        load_embeddings("d")
+        load_embeddings("d", shard_order="natural")
     held = (
         f"(column 'x' of {len(names)} files)" if suffix == ".parquet" else f"of {len(names)} files"
     )

@@ -23,7 +23,7 @@ from tests.data.writers import DTYPES, SIDES, WRITERS, arrow, column, parquet
 from tests.observing import Observer
 
 X, Y = np.random.default_rng(0).standard_normal((2, 120, 6)).astype(np.float32)
-PARTS = ("x2", "x10"), ("y2", "y10")
+PARTS = ("x02", "x10"), ("y02", "y10")
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def same(found, expected):
 
 
 def write_sides(folder, suffix, *, sides=(X, Y)):
-    """Two shards of each side, x2 before x10, in folders of these names."""
+    """Two shards of each side, x02 before x10, in folders of these names."""
     dtype = DTYPES.get(suffix, ("f4",))[0]
     for names, side in zip(PARTS, sides, strict=True):
         home = folder / names[0][0]
@@ -65,7 +65,7 @@ def test_the_same_embeddings(suffix, url, tmp_path):
     same(load_embeddings(f"file://{tmp_path}/x", f"file://{tmp_path}/y/*"), expected)
     found = load_embeddings(url("x"), url("y"))
     assert [shard.path for shard in found.shards[:2]] == [
-        f"mock://x/x2{suffix}",
+        f"mock://x/x02{suffix}",
         f"mock://x/x10{suffix}",
     ]
 
@@ -221,7 +221,7 @@ def test_messages_name_urls(url, tmp_path):
         load_embeddings(url("x.npy"))
     with pytest.raises(InputError, match="is repeated"):
         load_embeddings([url("x.npy"), url("x.npy")], single=True)
-    with pytest.raises(InputError, match="got 2 paths of one matrix"):
+    with pytest.raises(InputError, match="look like the two sides of pairs"):
         load_embeddings([url("x.npy"), tmp_path / "x.npy"])
 
 

@@ -12,7 +12,8 @@ from safetensors.torch import save_file as save_tensors
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer import losses
 
-from batchplan import Embeddings, InputError, load_embeddings, mine_negatives
+from batchplan import Embeddings, InputError, load_embeddings, mine_negatives, plan
+from batchplan.data.shards import find_shards
 from batchplan.materialize import materialize
 
 from .texts import ROWS, load_model, pairs, save_model
@@ -128,3 +129,30 @@ def test_tuples_of_negatives_are_trained_on(tmp_path, layout):
     loss = losses.MultipleNegativesRankingLoss(model)
     trainer = SentenceTransformerTrainer(model, arguments, dataset, loss=loss)
     assert trainer.train().training_loss > 0
+
+
+def test_embeddings_of_shards_as_load_dataset_reads_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tx").mkdir()
+    for number in range(12):
+        rows = range(25 * number, 25 * number + 25)
+        pd.DataFrame({"row": rows}).to_parquet(f"tx/part-{number}.parquet")
+    read = datasets.load_dataset(
+        "parquet", data_files="tx/*.parquet", split="train", cache_dir="cache"
+    )["row"]
+    vectors = np.random.default_rng(0).standard_normal((300, 6)).astype(np.float32)
+    planned = plan(vectors, planner="random", batch_size=50)
+    with pytest.raises(InputError, match=r"part-10\.parquet comes before tx/part-2\.parquet"):
+        materialize(planned, "tx", "out")
+    materialize(planned, "tx", "out", shard_order="lexicographic")
+    written = pd.read_parquet("out")
+    assert written["row"].tolist() == np.array(read)[written["batchplan_row"]].tolist()
+    assert written["batchplan_row"].tolist() == planned.rows.tolist()
+    # Nested folders too: its order is that of whole paths.
+    (tmp_path / "tx" / "part").mkdir()
+    pd.DataFrame({"row": [300]}).to_parquet("tx/part/0.parquet")
+    read = datasets.load_dataset(
+        "parquet", data_files="tx/**/*.parquet", split="train", cache_dir="cache"
+    )["row"]
+    order = find_shards("tx/**/*.parquet", "x", "lexicographic")
+    assert read[:] == [row for path in order for row in pd.read_parquet(path)["row"]]

@@ -15,13 +15,15 @@ from batchplan.data import arrow, parquet
 from batchplan.data.arrow_types import id_type, plain
 from batchplan.data.columns import choose_ids, require_column
 from batchplan.data.ids import Ids, checked_ids
-from batchplan.data.shards import find_files
+from batchplan.data.shards import find_files, note_empty, order_of
 from batchplan.data.tables import TableFormat, decoding
 from batchplan.errors import InputError
 from batchplan.files.inputs import PathLike
 from batchplan.files.remote import no_url
 from batchplan.materialize.formats.contents import ROW_COLUMN
 from batchplan.materialize.reading import jsonl
+from batchplan.options import ShardOrder
+from batchplan.runtime import Runtime
 
 FORMATS = {
     ".parquet": parquet.FORMAT, ".arrow": arrow.FORMAT, ".feather": arrow.FORMAT,
@@ -43,6 +45,7 @@ class Source:
         schema: the columns that `batches` yields.
         size: bytes of all files.
         available: all columns.
+        order: of the files in folders and globs; None if it makes no difference.
     """
 
     form: TableFormat
@@ -51,20 +54,29 @@ class Source:
     schema: pa.Schema
     size: int
     available: pa.Schema
+    order: ShardOrder | None = None
 
     @classmethod
-    def of(cls, data: Sequence[PathLike], columns: Sequence[str] | None = None) -> Source:
+    def of(
+        cls,
+        data: Sequence[PathLike],
+        runtime: Runtime,
+        columns: Sequence[str] | None = None,
+        order: ShardOrder | None = None,
+    ) -> Source:
         """Open files, folders and globs.
 
         Args:
             data: files, folders and globs, as `find_files` takes them.
+            runtime: its observer gets a note of files without rows, which are skipped.
             columns: names of the columns to keep, in this order; None keeps all.
+            order: as `find_files` takes it.
 
         Raises:
             InputError: a path is missing or of another kind, a file is unreadable or has other
                 columns than the first, a column is missing, or there are no rows.
         """
-        paths = cast("list[Path]", find_files(data, "data", _EXPECTED, _kind_of, no_url))
+        paths = cast("list[Path]", find_files(data, "data", _EXPECTED, _kind_of, no_url, order))
         suffix = paths[0].suffix.lower()
         if suffix not in FORMATS:
             raise InputError(
@@ -72,13 +84,19 @@ class Source:
                 "of them"
             )
         form = FORMATS[suffix]
-        schemas, rows = [], []
+        schemas, rows, with_rows = [], [], []
         for path in paths:
+            if form is jsonl.FORMAT and not path.stat().st_size:
+                continue
             with form.opened(path) as file:
-                schemas.append(file.schema)
-                rows.append(file.num_rows)
-        if not sum(rows):
+                if file.num_rows:
+                    schemas.append(file.schema)
+                    rows.append(file.num_rows)
+                    with_rows.append(path)
+        if not rows:
             raise InputError(f"{paths[0]}: got 0 rows, expected at least 1; check the path")
+        note_empty(paths, [*map(str, with_rows)], runtime)
+        paths = with_rows
         available = schemas[0]
         if form is jsonl.FORMAT:
             for other, path in zip(schemas[1:], paths[1:], strict=True):
@@ -91,7 +109,7 @@ class Source:
         ]
         _require_alike(chosen, paths)
         size = sum(path.stat().st_size for path in paths)
-        return cls(form, paths, rows, chosen[0], size, available)
+        return cls(form, paths, rows, chosen[0], size, available, order_of(paths, order))
 
     @property
     def num_rows(self) -> int:

@@ -89,6 +89,7 @@ def _facts(
         "options": {**recorded(options), **stored},
         "seed": runtime.seed,
         "fingerprint": embeddings.fingerprint,
+        "shard_order": embeddings.shard_order,
     }
 
 

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from batchplan.errors import InputError
-from batchplan.files.reading import open_regular
+from batchplan.files.sidecar import NPZ_MEMBERS, has_members
 from batchplan.plans.formats.contents import (
     Document,
     PlanFormat,
@@ -25,7 +25,6 @@ from batchplan.typing import Int64Array
 # far more is a bomb.
 _MOST_EXPANSION = 100
 _ALWAYS_ALLOWED = 1 << 20  # bytes
-_MEMBERS = ("rows", "batch_offsets", "metadata")
 
 
 def write(stream: BinaryIO, plan: Any, document: Document, ids: Any) -> None:
@@ -38,7 +37,7 @@ def read(stream: BufferedReader, path: Path) -> Read:
     try:
         with zipfile.ZipFile(stream) as archive:
             size = os.fstat(stream.fileno()).st_size
-            rows, offsets, text = (_read_member(archive, name, path, size) for name in _MEMBERS)
+            rows, offsets, text = (_read_member(archive, name, path, size) for name in NPZ_MEMBERS)
     except (InputError, OSError, MemoryError):
         raise
     except Exception as error:  # zipfile passes on whatever damaged bytes raise
@@ -64,13 +63,4 @@ def _read_member(archive: zipfile.ZipFile, name: str, path: Path, size: int) -> 
         return read_array(member, info.file_size, where)
 
 
-def _has_members(path: Path) -> bool:
-    """Return whether a file has the members of a plan."""
-    try:
-        with open_regular(path, "a plan") as stream, zipfile.ZipFile(stream) as archive:
-            return {f"{name}.npy" for name in _MEMBERS} <= {*archive.namelist()}
-    except Exception:  # zipfile passes on whatever damaged bytes raise
-        return False
-
-
-FORMAT = PlanFormat(write, read, sidecar=False, is_plan=_has_members)
+FORMAT = PlanFormat(write, read, sidecar=False, is_plan=has_members)
