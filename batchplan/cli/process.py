@@ -2,6 +2,7 @@
 
 import gc
 import os
+import resource
 import signal
 import sys
 import time
@@ -11,11 +12,13 @@ from collections.abc import Callable
 import typer
 
 from batchplan.cli.output import show_warning
-from batchplan.cli.statuses import errors_reported, flush_output
+from batchplan.cli.statuses import STATUSES, errors_reported, flush_output
+from batchplan.errors import ResourceError
 
 # New objects before a run of the garbage collector. Libraries make hundreds of thousands while they
 # load, and none of these are garbage.
 _COLLECTED_AFTER = 100_000
+_on_abort: object = None  # kept, since C calls it
 
 STARTED = time.perf_counter()  # when this process began to load its command
 
@@ -26,6 +29,7 @@ def run(work: Callable[[], object]) -> int:
     try:
         with errors_reported():
             _end_on_signals()
+            _end_without_memory()
             gc.set_threshold(_COLLECTED_AFTER)
             warnings.showwarning = show_warning
             os.environ["MPLBACKEND"] = "agg"  # an unknown backend would fail on import
@@ -42,6 +46,22 @@ def run(work: Callable[[], object]) -> int:
     finally:
         flush_output()
     return 0
+
+
+def _end_without_memory() -> None:
+    """Under a limit of memory (``ulimit -v``), end with the status of a `ResourceError` when a
+    library ends the process: OpenBLAS and OpenMP call exit(1), C++ aborts."""
+    global _on_abort
+    if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
+        return
+    import ctypes  # here, since it takes a millisecond
+
+    status = STATUSES[ResourceError]
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # it sends SIGINT if it cannot start more
+    libc = ctypes.CDLL(None)
+    libc.__cxa_atexit(libc._exit, ctypes.c_void_p(status), None)
+    _on_abort = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda _: os._exit(status))
+    libc.signal(signal.SIGABRT, _on_abort)
 
 
 def _end_on_signals() -> None:

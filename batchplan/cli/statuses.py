@@ -16,6 +16,7 @@ from batchplan.text import check_urls
 
 _INTERRUPTED = 130
 STATUSES = {InputError: 3, ResourceError: 4, OutputError: 5}
+_WITHOUT_MEMORY = "allocate memory", "can't start new thread"  # in what libraries say
 _MEND_MEMORY = "try fewer edges (--neighbors) or fewer rows, or free some memory"
 
 
@@ -76,17 +77,38 @@ def _ending(error: BaseException) -> tuple[int, str] | None:
         return status_of(error), f"error: {error}"
     if (
         isinstance(error, MemoryError)
-        or "allocate memory" in str(error)
+        or any(words in str(error) for words in _WITHOUT_MEMORY)
         or type(error).__name__ == "OutOfMemoryError"  # of torch, which must not be imported here
     ):
         message = f"out of memory ({error or 'no details'}); {_MEND_MEMORY}"
         return STATUSES[ResourceError], f"error: {message}"
     if isinstance(error, ModuleNotFoundError) and (missing := refusal(error)):
         return STATUSES[ResourceError], f"error: {missing}"
+    if package := _cannot_load(error):
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        message = (
+            f"{package}: cannot be loaded ({reason:.200}); if memory is limited (ulimit -v), allow "
+            "4 GB, else install it again"
+        )
+        return STATUSES[ResourceError], f"error: {message}"
     if isinstance(error, OSError):  # from printing; the package turns its own errors into the above
         message = f"{error.filename or 'the output'}: {error.strerror or error}"
         return STATUSES[OutputError], f"error: {message}"
     return None
+
+
+def _cannot_load(error: BaseException) -> str:
+    """Return the package that raised an error while it was imported, "" for other errors.
+
+    Without enough memory, libraries raise errors of many types.
+    """
+    trace, package = error.__traceback__, ""
+    while trace is not None:
+        if trace.tb_frame.f_code.co_name == "<module>":
+            package = str(trace.tb_frame.f_globals["__name__"]).partition(".")[0]
+        trace = trace.tb_next
+    own = not isinstance(error, ImportError | OSError) and package == "batchplan"
+    return "" if own or not isinstance(error, Exception) else package
 
 
 def status_of(error: BatchplanError) -> int:

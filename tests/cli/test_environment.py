@@ -1,6 +1,7 @@
 """What surrounds a command: settings, files of others and warnings."""
 
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +31,24 @@ def test_settings_of_matplotlib_are_no_matter_of_ours():
     report = ["report", "p.npy", "x.npy", "--single", "-o", "new.html", "-q"]
     status, _, err = shell(*report, env=os.environ | {"MPLBACKEND": "none"})
     assert (status, err) == (0, "")
+
+
+# Memory
+
+
+@pytest.mark.parametrize("megabytes", [80, 150, 300, 500, 700])
+def test_a_library_that_lacks_memory_is_no_failed_check(megabytes):
+    """Whatever fails, at an import or later: torch, numba, scipy, pyarrow, a thread."""
+    limit = megabytes << 20
+    status, out, err = shell(
+        *["check", "p.npy", "x.npy", "--single", "--fail-under", "loss_train=0", "-q"],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+    )
+    assert status in (0, 4), err
+    assert "Traceback" not in err
+    if status:
+        assert out == ""
+        assert err.count("error: ") <= 1
 
 
 # Folders
