@@ -51,8 +51,11 @@ def codes(values: pa.ChunkedArray | pa.Array) -> str:
 
 
 def fit(rows: np.ndarray) -> bool:
-    """Whether a matrix can be one of embeddings."""
+    """Whether a matrix can be one of embeddings, and no int8 are bits that sentence-transformers
+    packed."""
     right = rows.ndim == 2 and len(rows) > 1 and rows.shape[1] > 0
+    if rows.dtype == np.int8 and np.isin(rows, [*range(-128, -96), *range(96, 128)]).mean() > 1 / 6:
+        return False
     with np.errstate(over="ignore"):
         return right and bool(np.isfinite(rows.astype(np.float32)).all())
 
@@ -75,7 +78,9 @@ def _table(path: Path) -> pa.Table:
             return pa.ipc.open_file(file).read_all()
         file.seek(0)
         table = pa.ipc.open_stream(file).read_all()
-        if path.read_bytes()[-4:] != bytes(4):
+        content = path.read_bytes()
+        mark = b"\xff\xff\xff\xff\0\0\0\0"  # of the end; its half before Arrow 0.15
+        if not content.endswith(mark if content.startswith(mark[:4]) else mark[4:]):
             raise ValueError("rows may be missing: the stream has no end mark")
         return table
 

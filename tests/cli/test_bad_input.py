@@ -491,3 +491,18 @@ def test_weird_names_are_shown_as_they_are_or_spelled_out(kind, pairs, refused, 
     np.save("p" + name + ".npy", np.arange(len(pairs[0])))
     measured = done("evaluate", "p" + name + ".npy", path, "-b", 8)
     assert measured.stdout.startswith(f"p{shown}.npy: 6 batches of 8")
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".parquet", ".npz", ".jsonl"])
+@pytest.mark.parametrize("command", ["evaluate", "check", "report"])
+def test_plan_and_data_in_the_other_order(command, suffix, npy, refused, done):
+    done("random", *npy, "-b", 8, "-o", f"p{suffix}")
+    more = ["--fail-under", "coverage.rows_seen=1"] if command == "check" else []
+    said = f"p{suffix}: is a plan, expected embeddings; give plans first"
+    refused(command, "x.npy", f"p{suffix}", *more, parts=[said])
+
+
+@pytest.mark.parametrize("line", ['{"x": [0.1, 0.2]}', "[0.1, 0.2]", '{"text": "a"}'])
+def test_inspect_of_json_lines_that_are_no_plan(line, refused, tmp_path):
+    Path("a.jsonl").write_text(f"{line}\n" * 3)
+    refused("inspect", "a.jsonl", parts=["a.jsonl: got suffix .jsonl (JSON lines), expected .npy"])
