@@ -24,6 +24,12 @@ _MOST_BYTES = 1 << 16  # of a header, which may be deflated too
 
 
 def read_tensors(file: BinaryIO, _path: ShardPath) -> dict[str, Tensor]:
+    """Return the arrays of a file by name, with headers that are checked against its size.
+
+    Raises:
+        ValueError: a header makes no sense.
+        BadZipFile, OSError, RuntimeError and others: the file is no ZIP, or damaged.
+    """
     size = file.seek(0, os.SEEK_END)
     with ZipFile(file) as archive:
         return {

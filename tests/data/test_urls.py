@@ -214,6 +214,11 @@ def test_what_no_file_system_opens(name, part):
     assert part in str(error.value)
 
 
+def test_deflated_arrays(url, tmp_path):
+    np.savez_compressed(tmp_path / "x.npz", x=X, y=Y)
+    same(load_embeddings(url("x.npz")), load_embeddings(X, Y))
+
+
 @pytest.mark.filterwarnings("default:.*one matrix")
 def test_messages_name_urls(url, tmp_path):
     np.save(tmp_path / "x.npy", X)
