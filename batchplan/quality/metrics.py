@@ -254,7 +254,8 @@ METRICS: dict[str, Metric] = {
                "{:,} ({coverage.share_seen:.1%}), {coverage.repeats:,} repeats, none more than "
                "{coverage.most_repeated:,} times", "distinct rows of the epoch"),
         Metric("coverage.rows_never_seen", "", "lower", "{:,}", "rows that the plan leaves out"),
-        Metric("coverage.share_seen", "", "higher", "{:.1%}", "share of the rows in the plan"),
+        Metric("coverage.share_seen", "", "higher", "{:.1%}", "share of the rows in the plan",
+               column=Column("seen", "{:.0%}", "100%")),
         Metric("coverage.repeats", "", "lower", "{:,}", "entries beyond the first of each row"),
         Metric("coverage.most_repeated", "", "lower", "{:,}", "entries of the most frequent row"),
         Metric("partitions_rows", "each row once", None, "{}",
