@@ -10,13 +10,17 @@ import pytest
 from scipy.special import logsumexp
 
 import batchplan
+from batchplan.planners import PLANNERS as NAMES
+from tests.benchmarks.finetune import table
 from tests.dense import similarities
 
 from .blocks import ROOT
 
-TUTORIAL, PLANNERS = (
-    (ROOT / "docs" / f"{name}.md").read_text() for name in ("tutorial", "paper_planners")
+TUTORIAL, PLANNERS, COMPARISON, FORMATS = (
+    (ROOT / "docs" / f"{name}.md").read_text()
+    for name in ("tutorial", "paper_planners", "comparison", "formats")
 )
+README = (ROOT / "README.md").read_text()
 TEMPERATURE = 0.05
 
 
@@ -91,3 +95,101 @@ def test_losses(baseline):
     random, everything = baseline(64)
     found = (random, everything, everything - random)
     assert found == pytest.approx([float(part) for part in told.groups()], abs=0.01)
+
+
+@pytest.fixture(scope="module")
+def results():
+    """Of two lines of the training runs in two epochs: the scores of each seed that both have, for
+    each domain."""
+    found = table.runs()
+
+    def of(line, base):
+        return [
+            np.array([[ours[seed], theirs[seed]] for seed in sorted(ours.keys() & theirs.keys())])
+            for domain in table.DOMAINS
+            for ours, theirs in [[scores(domain, name) for name in (line, base)]]
+        ]
+
+    def scores(domain, line):
+        runs = table.final(found, domain, line, 2)
+        return {run["seed"]: run["test"][-1]["ndcg@10"] for run in runs}
+
+    return of
+
+
+def gains(pairs):
+    """The mean difference in each domain, and half of its interval."""
+    return [table.interval([a - b for a, b in own]) for own in pairs]
+
+
+def numbers(text):
+    return [float(number.replace("\N{MINUS SIGN}", "-")) for number in re.findall(NUMBER, text)]
+
+
+NUMBER = r"[+\N{MINUS SIGN}]?\d+\.\d+"
+
+
+def test_the_readme_states_the_training_runs(results):
+    planned = results("planned-later", "shuffled")
+    told = re.search(rf"reaches ({NUMBER}) .* planned batches and ({NUMBER}) with random", README)
+    assert [float(one) for one in told.groups()] == [round(one, 1) for one in planned[0].mean(0)]
+    lines = dict(re.findall(r"^- \*\*(.*?)\*\*(.*)$", README, re.MULTILINE))
+    better = numbers(lines["Better models in the same time"])
+    assert better == [round(one, 1) for pair in gains(planned) for one in pair]
+    large = results("planned-later", "cached-1024")
+    small = numbers(lines["Small planned batches end level with large ones, or above"])
+    messages, definitions, code = ([round(one, 1) for one in pair] for pair in gains(large))
+    assert small[:6] == [*messages, *code, *definitions]
+    assert [mean > half for mean, half in gains(large)] == [True, False, True]
+    stronger = [("shuffled", 3), ("hardness", 3), ("planned-later", 0)]
+    said = numbers(lines["`hardness_mode`"])
+    over = [gains(results("planned-hardness-4", line)) for line, _ in stronger]
+    assert said[:3] == [round(mean, 1) for mean, _ in over[0]]
+    assert said[3:9] == [round(one, 1) for pair in over[1] for one in pair]
+    counts = {len(own) for line in ("shuffled", "cached-1024", "cached-256", "b3", "mined")
+              for own in results("planned-later", line)}  # fmt: skip
+    counts |= {len(own) for line in ("shuffled", "hardness")
+               for own in results("planned-hardness-4", line)}  # fmt: skip
+    assert (min(counts), max(counts)) == (3, 8)
+    assert "over three to eight seeds" in README
+
+
+def test_the_comparison_states_the_training_runs(results):
+    for name, line in (
+        ("`NO_DUPLICATES` of sentence-transformers", "no-duplicates"),
+        ("`hardness_mode` of sentence-transformers", "hardness"),
+        ("`mine_hard_negatives` of sentence-transformers", "mined"),
+        ("**Planned batches**", "planned-later"),
+        ("planned, with `hardness_mode` of strength 4", "planned-hardness-4"),
+    ):
+        row = re.search(rf"^\| {re.escape(name)} \|(.*)$", COMPARISON, re.MULTILINE)[1]
+        told = numbers(row.split("|")[2])
+        assert told == [round(mean, 2) for mean, _ in gains(results(line, "shuffled"))], name
+
+
+def test_the_guard_of_the_first_plan(embeddings):
+    """The share of likely false negatives without it, by the guard of the first plan."""
+    told = float(re.search(r"without its guard, ([\d.]+)% of these pairs", README)[1])
+    options = {"mega_batches": 2, "guard": False, "device": "cpu"}
+    plan = batchplan.plan(embeddings, planner="partition", **options)
+    guard = batchplan.evaluate(plan, embeddings, relative_margin=0.1, device="cpu").guard
+    assert 100 * guard.broken_share == pytest.approx(told, abs=0.2)
+
+
+def test_rows_of_zeros_are_refused_by_all_that_compare_rows():
+    x = np.random.default_rng(0).standard_normal((256, 8)).astype(np.float32)
+    x[3] = 0
+    taken = set()
+    for name, planner in NAMES.items():
+        if planner.options().makes_table():
+            continue
+        try:
+            batchplan.plan(x, planner=name, batch_size=16, device="cpu")
+            taken.add(name)
+        except batchplan.InputError as error:
+            assert "rows of zeros" in str(error)  # noqa: PT017
+    told = re.search(r"`(\w+)` and `(\w+)` compare none, unless a guard has", FORMATS)
+    assert taken == set(told.groups())
+    for name in taken:
+        with pytest.raises(batchplan.InputError, match="rows of zeros"):
+            batchplan.plan(x, planner=name, batch_size=16, relative_margin=0.1, device="cpu")
