@@ -158,8 +158,8 @@ def _files(paths: Any, pair: Any, negatives: Any, order: ShardOrder | None) -> F
     named = negatives if isinstance(negatives, list | tuple) else [negatives]
     sources = [source for source in named if source is not None and not _unwanted(source)]
     mined = [find_shards(source, "negatives", order) for source in sources]
-    y = [] if pair is None else find_shards(pair, "y", order)
-    return find_shards(paths, "x", order), y, mined
+    x = find_shards(paths, "x", order)
+    return x, [] if pair is None else find_shards(pair, "y", order), mined
 
 
 def numbered(sides: Iterable[Side]) -> list[Side]:
