@@ -1,8 +1,8 @@
 """Global Selection of Contrastive Batches via Optimization on Sample Permutations (ICML 2023).
 
 Claims about training are checked on heads over the embeddings of the pairs, trained three times
-from the same start: on random batches, on batches that `gcbs` plans before every epoch, and on those
-of `hardneg`, which add the hardest negative of each row. An eighth of the pairs is held out.
+from the same start: on random batches, on batches that `gcbs` plans before every epoch, and on
+those of `hardneg`, which add the hardest negative of each row. An eighth of the pairs is held out.
 """
 
 from __future__ import annotations
@@ -238,13 +238,10 @@ def held_out(found: dict[str, Any]) -> Found:
 
 
 def foreseen(found: dict[str, Any]) -> Found:
-    over = {
-        scheme: [at["expected"] / at["observed"] for at in found[scheme]][-1] for scheme in SCHEMES
-    }
+    last = {scheme: found[scheme][-1] for scheme in SCHEMES}
+    over = {scheme: at["expected"] / at["observed"] for scheme, at in last.items()}
     shown = ", ".join(f"{scheme} {ratio:.2f}" for scheme, ratio in over.items())
-    largest = found[GCBS][-1]["observed"] > max(
-        found[one][-1]["observed"] for one in (RANDOM, HARD)
-    )
+    largest = max(SCHEMES, key=lambda scheme: last[scheme]["observed"]) == GCBS
     return Found(
         f"loss at the start of the last epoch over the observed one: {shown}; that of `gcbs` is "
         f"{'' if largest else 'not '}the largest",
