@@ -19,7 +19,7 @@ from batchplan.quality.sample import Sample
 from batchplan.runtime import full_float32
 from batchplan.typing import Float32Array, Float64Array, Int64Array
 
-_MOST = 64  # edges a row, on average: all of them are in memory
+MOST_EDGES = 64  # a row, on average: all of them are in memory
 _TILE = 1024  # rows and columns
 _SCAN = 64  # values compared together
 _AT_ONCE = 1 << 20  # edges looked up together
@@ -52,31 +52,22 @@ class Edges:
         return np.array(counted, np.float64)
 
 
-def edges_a_row(num_rows: int, batch_size: int) -> int:
-    """Return how many edges there are for each row: its negatives in a batch, at most 64."""
-    return min(batch_size - 1, num_rows - 1, _MOST)
-
-
-def edge_bytes(num_rows: int, batch_size: int) -> int:
-    """Return the memory that `largest_similarities` of all rows needs."""
-    return 64 * edges_a_row(num_rows, batch_size) * num_rows
-
-
 @full_float32()
 def largest_similarities(
-    pairs: Pairs, per_row: int, rows: Int64Array | None, advance: Callable[[int], None]
+    pairs: Pairs, batch_size: int, rows: Int64Array | None, advance: Callable[[int], None]
 ) -> Edges:
-    """Find the S * per_row largest similarities; ties go to the lower row, then column.
+    """Find the S * min(k - 1, 64) largest similarities; ties go to the lower row, then column.
 
     Args:
         pairs: of N rows.
-        per_row: E / S.
+        batch_size: k. A row has k - 1 negatives in its batch.
         rows: int64 (S,), the rows i; None for all N.
         advance: called with the number of rows done, N in all.
     """
     n = pairs.num_rows
     names = np.arange(n) if rows is None else rows
-    wanted, room = per_row * len(names), 2 * per_row * len(names) + _TILE**2
+    wanted = min(batch_size - 1, n - 1, MOST_EDGES) * len(names)
+    room = 2 * wanted + _TILE**2
     values, places = np.empty(room, np.float32), np.empty(room, np.int64)
     floor, count = np.float32(-np.inf), 0
     for start, stop in spans(len(names), _TILE):

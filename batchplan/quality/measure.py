@@ -14,7 +14,7 @@ from batchplan.options import with_options
 from batchplan.plans import Plan
 from batchplan.plans.plan import require_plan
 from batchplan.quality.coverage import coverage
-from batchplan.quality.edges import Edges, edge_bytes, edges_a_row, largest_similarities
+from batchplan.quality.edges import MOST_EDGES, Edges, largest_similarities
 from batchplan.quality.evaluation import Evaluation, GuardReport
 from batchplan.quality.facts import RowFacts
 from batchplan.quality.guard.limits import with_limit
@@ -128,10 +128,9 @@ def evaluate_plans(
         if size not in outside:
             with runtime.stage("evaluate", total=pairs.num_rows) as advance:
                 outside[size] = global_statistics(pairs, size, runtime, advance, sample.rows)
-        per_row = edges_a_row(pairs.num_rows, size)
-        if options.edges and per_row not in edges:
+        if options.edges and size not in edges:
             with runtime.stage("edges", total=pairs.num_rows) as advance:
-                edges[per_row] = largest_similarities(pairs, per_row, sample.rows, advance)
+                edges[size] = largest_similarities(pairs, size, sample.rows, advance)
         measured = Measured(
             plan=plan,
             temperature=options.temperature,
@@ -142,7 +141,7 @@ def evaluate_plans(
             random=random[cuts].losses,
             random_allowed=random[cuts].allowed,
             random_probability=random[cuts].probability,
-            edges=edges.get(per_row),
+            edges=edges.get(size),
         )
         guard, errors = None, dict[str, float]()
         if pairs.guard is not None:
@@ -210,9 +209,9 @@ def _require_memory(
 ) -> None:
     """Refuse early if the numbers kept for each row and each entry of the plans do not fit."""
     rows, entries = embeddings.num_rows, [len(plan.rows) for plan in plans]
-    passes = len({plan.batch_size for plan in plans})
-    need = rows * 8 * (passes * 2 * (7 + HARDEST_KEPT) + guarded * 16)
-    need += edges * sum(edge_bytes(rows, size) for size in {plan.batch_size for plan in plans})
+    sizes = {plan.batch_size for plan in plans}
+    need = rows * 8 * (len(sizes) * 2 * (7 + HARDEST_KEPT) + guarded * 16)
+    need += edges * rows * 64 * sum(min(size, MOST_EDGES) for size in sizes)
     need += max(plan.batch_size for plan in plans) * 8 * embeddings.dim * len(embeddings.matrices)
     need += max(entries) * 8 * (2 * 6 + 8) + sum(4 * count + 8 * rows for count in entries)
     runtime.require_memory(

@@ -250,7 +250,7 @@ def foreseen(found: dict[str, Any]) -> Found:
 
 
 def an_epoch(rows: int) -> Callable[[dict[str, Any]], Found]:
-    """Judge of the time of an epoch, with the passes of the paper's GPU and what is planned here."""
+    """Judge of the time of an epoch: passes of the paper's GPU, planning here."""
     passes, forward, knn, gcbs = PASSES[rows]
 
     def share(knn: float, gcbs: float) -> float:

@@ -1,0 +1,59 @@
+"""The table of what the papers define: each command, option, metric, function and test exists."""
+
+import ast
+import re
+from functools import cache
+from importlib import import_module
+
+import pytest
+
+from batchplan.planners.table import PLANNERS
+from batchplan.quality.coupons import NegativesEvaluation
+from batchplan.quality.metrics import METRICS
+
+from .blocks import ROOT
+
+PAGE, CLI = ((ROOT / "docs" / f"{name}.md").read_text() for name in ("paper_planners", "cli"))
+FIGURES = {*METRICS, *NegativesEvaluation.__dataclass_fields__}
+TABLE = PAGE.partition("## Where each part of the papers is\n")[2].partition("\n## ")[0]
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in re.findall(r"^\|.*\|$", TABLE, re.M)[2:]
+]
+
+
+@cache
+def functions_of(path):
+    tree = ast.parse((ROOT / "tests" / path).read_text())
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+def exists(words):
+    """Whether a command with options, a metric or a name of the library is there."""
+    first, *others = words.split()
+    if first in PLANNERS:
+        fields = PLANNERS[first].options.__dataclass_fields__
+        options = [word[2:].replace("-", "_") for word in others if word.startswith("--")]
+        return all(option in fields for option in options)
+    if f"## batchplan {first}\n" in CLI:
+        return all(word in CLI for word in others)
+    module, _, name = first.rpartition(".")
+    if module.startswith(("batchplan", "tests")):
+        return hasattr(import_module(module), name)
+    return any(figure == first or figure.startswith(f"{first}.") for figure in FIGURES)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+def test_what_is_named_exists(row):
+    _, _, here, _, tests = row
+    for words in re.findall(r"`([^`]+)`", here):
+        assert exists(words), words
+    named = re.findall(r"`([^`]+)::(\w+)`", tests)
+    assert named or here == "–"
+    for path, name in named:
+        assert name in functions_of(path), f"{path}::{name}"
+
+
+def test_all_papers_are_there():
+    papers = {row[0].split(",")[0] for row in ROWS}
+    assert papers == {"GCBS", "BatchSampler", "Mini-batch", "SCNS"}
