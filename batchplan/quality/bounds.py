@@ -5,6 +5,8 @@ Permutations", theorems 3.6, 3.7, 4.1, 4.2 and section 5. With mined negatives, 
 the logit of row j.
 """
 
+from math import isfinite, log
+
 import numpy as np
 
 from batchplan.quality.measured import Estimate, Measured
@@ -34,7 +36,7 @@ def qap_objective(measured: Measured) -> float:
 def bottleneck(measured: Measured) -> float | None:
     """Return the smallest min(s_ij, s_ji) of two rows of a batch (theorem 4.1), if any."""
     least = min(float(way.least.min()) for way in measured.inside)
-    return measured.temperature * least if np.isfinite(least) else None
+    return measured.temperature * least if isfinite(least) else None
 
 
 def edge_recall(measured: Measured) -> Estimate | None:
@@ -76,5 +78,5 @@ def _bound(measured: Measured, inside: Float64Array) -> Estimate:
     sample = measured.sample
     above = np.mean([way.peak - way.positive for way in measured.outside], axis=0)
     positive = np.mean([way.positive for way in measured.inside], axis=0)
-    value = sample.mean(above) + np.log(sample.num_rows) - float((inside - positive).mean())
+    value = sample.mean(above) + log(sample.num_rows) - float((inside - positive).mean())
     return Estimate(value, sample.standard_error(above))

@@ -245,7 +245,6 @@ def test_a_table_of_negatives_is_no_plan(npy, done, refused):
     done("hardneg", *npy, "-b", 8, "-o", "table.parquet", "-q")
     said = "table.parquet: is a table of negatives, expected a plan, which its planner makes with "
     refused("check", "table.parquet", *npy, *NOTHING_FAILS, parts=[f"{said}--as-batches"])
-    refused("evaluate", "table.parquet", *npy, parts=[f"{said}--as-batches"])
     refused("check", "none.npy", *npy, *NOTHING_FAILS, parts=["none.npy: no such file"])
 
 

@@ -18,7 +18,8 @@ KEYS = """
     num_rows num_batches batch_size partitions_rows temperature similarity loss_train loss_global
     gap loss_random loss_random_std random_z gap_random gap_reduction loss_oracle oracle_share
     hard_negative_recall positive_probability similarity_percentiles similarity_histogram
-    guard coverage fresh verdict
+    guard coverage fresh bound_36 bound_37 qap_objective bottleneck edge_recall bandwidth
+    positive_probability_random positive_probability_global verdict
 """.split()  # noqa: SIM905
 GUARD_KEYS = """
     reference planned_reference without_groups relative_margin absolute_margin max_score limit_from
@@ -57,6 +58,11 @@ def test_evaluate_prints_a_table(planned, done):
         "gap reduction, all pairs ",
         "against random ",
         "hard negatives in batch ",
+        "bounds of the gap ",
+        "quadratic assignment ",
+        "bottleneck similarity ",
+        "largest similarities in batch ",
+        "bandwidth ",
         "probability of the positive ",
         "in-batch similarity ",
         "pairs that break the guard ",
