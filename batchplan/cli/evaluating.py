@@ -130,8 +130,8 @@ def _likely_false(evaluation: Evaluation, text: dict[str, str]) -> Facts:
 def _table_facts(found: NegativesEvaluation) -> Facts:
     seen, drawn = found.coverage, found.drawn
     yield "negatives", f"{found.negatives_per_anchor} for each of {found.num_anchors:,} rows"
-    rows = f"{seen.rows_seen:,} ({seen.share_seen:.1%}), none more than {seen.most_repeated:,} times"
-    yield "rows among them", rows
+    most = f"none more than {seen.most_repeated:,} times"
+    yield "rows among them", f"{seen.rows_seen:,} ({seen.share_seen:.1%}), {most}"
     draws = f"{found.uniform_draws:,.0f} uniform ones, {found.uniform_batches:,.0f} random batches"
     draws += "" if drawn is None else f", {drawn:,.0f} by their probabilities"
     yield "draws to see all of a row", draws

@@ -49,7 +49,7 @@ def test_what_is_named_exists(row):
     for words in re.findall(r"`([^`]+)`", here):
         assert exists(words), words
     named = re.findall(r"`([^`]+)::(\w+)`", tests)
-    assert named or here == "–"
+    assert named or here == "none"
     for path, name in named:
         assert name in functions_of(path), f"{path}::{name}"
 
