@@ -43,7 +43,7 @@ SETTINGS = {
         "--coverage partition",
         "--coverage partition --neighbors 500 --restart 0.7",
     ],
-    **dict.fromkeys(["bcs", "scb"], [f"--random-fraction {share}" for share in (0.3, 0.5, 0.7)]),
+    **{key: [f"--random-fraction {share}" for share in (0.3, 0.5, 0.7)] for key in ["bcs", "scb"]},
     "osgd": ["--pool 1024"],
     "random": ["--relative-margin 0.1"],
     "chain": ["--space-rows {most}", "--hardness 0.99", "--relative-margin 0.1"],
