@@ -109,7 +109,7 @@ def plan(
 ) -> None:
     """Choose a planner and its options for the data, and plan.
 
-    Prints what it chose, why, and the full command that writes the same plan.
+    Prints what it chose, why, the full command that writes the same plan, and the verdict on it.
 
     \b
     Example:
@@ -167,12 +167,12 @@ def refine(
 def _gain(worked: _Worked, opened: Opened) -> Gain | None:
     """Measure the rise of the objective and the pairs that break the limit.
 
-    Return None if there were no swaps and there is no limit.
+    Return None if there were no swaps and there is no limit, unless the planner was chosen.
     """
     plan, options = worked.made, worked.options
     limits: dict[str, Any] = {name: getattr(options, name, None) for name in LIMITS}
     limited = any(limit is not None for limit in limits.values())
-    if not (limited or plan.metadata.metrics.get("passes")):
+    if not (limited or plan.metadata.metrics.get("passes") or worked.command):
         return None
     from batchplan.data import load_labels
     from batchplan.quality import EvaluationOptions, RowFacts
@@ -221,6 +221,10 @@ def _run(
     summary = _summary(worked.made, opened, output, gained)
     if worked.command is not None:
         summary["command"] = worked.command
+        if gained is not None:
+            from batchplan.quality.verdict import sentence_on
+
+            summary["verdict"] = sentence_on(worked.made, gained)
     if json:
         print_json(summary)
     else:
@@ -288,6 +292,8 @@ def _facts(summary: dict[str, Any], opened: Opened) -> Iterator[tuple[str, str]]
     yield "peak memory", memory
     output = summary["output"]
     yield "plan", "standard output" if output == "-" else one_line(output)
+    if "verdict" in summary:
+        yield "verdict", summary["verdict"]
 
 
 def _gain_facts(summary: dict[str, Any], num_rows: int) -> Iterator[tuple[str, str]]:

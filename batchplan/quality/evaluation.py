@@ -67,7 +67,10 @@ class GuardReport:
         planned_reference: the same when it was planned.
         without_groups: whether it was planned with groups, and is measured without any.
         relative_margin, absolute_margin, max_score: the limit; all None without a limit.
-        limit_from: whether it comes from the options, from the plans or is the default.
+        limit_from: whether it comes from the options, from the plans or is the default; or
+            ``rejected``, if the default excludes more than `MUCH_EXCLUDED` of all rows from each
+            row. It is no judge then: verdicts and rankings count all pairs, and `batchplan plan`
+            leaves the guard out.
         pairs: unordered pairs {i, j} of two rows of a batch, in all batches.
         broken, broken_share: those that break the guard; the share is None without pairs.
         broken_share_random: its expectation for random batches.
@@ -148,6 +151,12 @@ class Evaluation:
     computed: dict[str, float | None]
     sample: int | None = None
     standard_errors: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def judge(self) -> GuardReport | None:
+        """The guard by which verdicts leave out likely false negatives; None if all pairs count."""
+        rejected = self.guard is not None and self.guard.limit_from == "rejected"
+        return None if rejected else self.guard
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as JSON values; those of the sample only if there is one."""

@@ -5,6 +5,7 @@ are measured on some batches, enough for two digits, so that a summary costs no 
 """
 
 from dataclasses import dataclass
+from math import sqrt
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from batchplan.data import Embeddings
 from batchplan.plans import Plan
 from batchplan.plans.steps import take_batches
 from batchplan.quality.facts import RowFacts
-from batchplan.quality.losses.in_batches import mean_losses, pairs_within
+from batchplan.quality.losses.in_batches import batch_statistics, pairs_within
 from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.pairs import Pairs, guarded_pairs, unguarded_pairs
 from batchplan.quality.references import random_rows
@@ -26,10 +27,18 @@ _PAIRS = 32  # at random for each of them: the share of too similar ones is good
 
 @dataclass(frozen=True)
 class Batches:
-    """The objective in some batches, in nats a row, and the share of their pairs that break the
-    guard."""
+    """Figures of some batches.
+
+    Attributes:
+        objective: the loss less the penalties, in nats a row.
+        loss: over allowed pairs, the mean of both directions, in nats a row.
+        loss_error: its standard error, as if rows were independent.
+        broken_share: of the pairs, those that break the guard.
+    """
 
     objective: float
+    loss: float
+    loss_error: float
     broken_share: float
 
 
@@ -103,6 +112,9 @@ def _some(
 
 
 def _batches(pairs: Pairs, rows: Int64Array, offsets: Int64Array, penalty: float) -> Batches:
-    _, losses, _, by = mean_losses(pairs, rows, offsets)
+    forth, back, breaks = batch_statistics(pairs, rows, offsets)
+    losses = (forth.allowed - forth.positive + back.allowed - back.positive) / 2
+    loss, by = float(losses.mean()), breaks.by
     fined = penalty * (by["similarity"] + by["negative"]) / (2 * len(rows))
-    return Batches(float(losses.mean()) - fined, by["any"] / max(1, pairs_within(offsets)))
+    error = float(losses.std()) / sqrt(len(rows))
+    return Batches(loss - fined, loss, error, by["any"] / max(1, pairs_within(offsets)))

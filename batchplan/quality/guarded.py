@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from batchplan.options import LIMITS
+from batchplan.options import LIMITS, MUCH_EXCLUDED
 from batchplan.plans import Plan
 from batchplan.quality.evaluation import FalseNegative, GuardReport, MinedReport
 from batchplan.quality.facts import RowFacts
@@ -43,6 +43,10 @@ def guard_report(
     n, broken = sample.num_rows, measured.outside[0].broken
     errors["broken_share_random"] = sample.standard_error(broken / (n - 1))
     within = pairs_within(plan.batch_offsets)
+    # Two places of a random batch hold any two distinct rows with equal probability.
+    excluded = sample.total(broken) / (n * (n - 1))
+    if limit_from == "default" and excluded > MUCH_EXCLUDED and facts.groups is None:
+        limit_from = "rejected"
     reference = None if facts.reference is None else facts.reference.fingerprint
     planned_groups = plan.metadata.options.get("group_column") is not None
     by = dict(breaks.by)
@@ -56,8 +60,7 @@ def guard_report(
         pairs=within,
         broken=in_plan,
         broken_share=in_plan / within if within else None,
-        # Two places of a random batch hold any two distinct rows with equal probability.
-        broken_share_random=sample.total(broken) / (n * (n - 1)),
+        broken_share_random=excluded,
         by=by,
         rows_affected=int(breaks.affected.sum()),
         **figures,

@@ -59,9 +59,11 @@ class Metric:
 
 
 def headline(evaluation: Mapping[str, Any]) -> Metric:
-    """Return the metric that judges the plan: `HEADLINE`, or that of all pairs without a guard."""
+    """Return the metric that judges the plan: `HEADLINE`, or that of all pairs if no guard does
+    (see `Evaluation.judge`)."""
     measured = value_of(evaluation, HEADLINE) is not None
-    return METRICS[HEADLINE if measured else ALL_PAIRS]
+    rejected = measured and evaluation["guard"]["limit_from"] == "rejected"
+    return METRICS[HEADLINE if measured and not rejected else ALL_PAIRS]
 
 
 def columns(evaluation: Mapping[str, Any]) -> dict[str, tuple[str, str]]:

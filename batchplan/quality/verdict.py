@@ -3,10 +3,14 @@ the share of false ones, coverage and freshness."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from math import hypot
 from typing import Any, NamedTuple
 
 from batchplan.options import MUCH_EXCLUDED
+from batchplan.plans import Plan
+from batchplan.quality.coverage import Coverage, coverage
 from batchplan.quality.evaluation import Evaluation, GuardReport
+from batchplan.quality.gain import Gain
 from batchplan.quality.guard.limits import limit_in_words
 from batchplan.quality.metrics import cells, headline, percent, value_of
 
@@ -97,21 +101,28 @@ def risk_in_words(random: float) -> str:
 
 def verdict_on(evaluation: Evaluation) -> Verdict:
     """Return the verdict on a plan; the same figures give the same words."""
-    hard, risk = _hardness(evaluation), _risk(evaluation)
-    aspects = hard, risk, _coverage(evaluation), _freshness(evaluation)
-    if not hard.good:
-        said = f"random batches would do as well: {hard}, {risk}"
-    elif not risk.good:
-        said = f"plan again with a guard before you train: {risk}, {hard}"
-    else:
-        said = f"train on this one, because {_reasons(evaluation)}"
+    hard, risk, occur, riskier = _deciding(evaluation)
     return Verdict(
         train=hard.good and risk.good,
-        sentence=said,
-        aspects=aspects,
+        sentence=_sentence(hard, risk, occur, riskier),
+        aspects=(hard, risk, occur, _freshness(evaluation)),
         guard=guard_in_words(evaluation.guard),
         warnings=tuple(_warnings(evaluation, risk)),
     )
+
+
+def sentence_on(plan: Plan, gain: Gain) -> str:
+    """Return the sentence of the verdict on a new plan, from some of its batches.
+
+    It says the rise of the loss in nats; the share of the gap would need a pass over all rows.
+    """
+    above, random = gain.plan.loss - gain.random.loss, gain.random
+    words = "nats above that of random batches" + " among true negatives" * gain.limited
+    noise = hypot(gain.plan.loss_error, random.loss_error)
+    hard = Aspect("hardness", f"its loss is {above:.2g}", words, is_harder(above, noise))
+    risk = _risk_of(*([gain.plan.broken_share, random.broken_share] if gain.limited else [None, 0]))
+    occur = _coverage(plan.metadata.partitions_rows, coverage(plan.rows, plan.metadata.num_rows))
+    return _sentence(hard, risk, occur, gain.plan.broken_share > random.broken_share)
 
 
 def ranking(evaluations: Sequence[Evaluation]) -> list[int]:
@@ -148,7 +159,7 @@ def choose(
             judge,
         )
     best = fit[0]
-    said = f"train on {names[best]}, because {_reasons(evaluations[best])}"
+    said = f"train on {names[best]}, because {_reasons(*_deciding(evaluations[best]))}"
     for at in order[: order.index(best)]:
         said += f"; not on {names[at]}, of which {verdicts[at].aspects[1]}"
     if fit[1:]:
@@ -162,6 +173,9 @@ def guard_in_words(guard: GuardReport | None) -> str:
         return "none, all pairs count"
     if not (limit := limit_in_words(vars(guard))):
         return "groups and equal rows only"
+    if guard.limit_from == "rejected":
+        excluded = percent(guard.broken_share_random)
+        return f"none, all pairs count, since the default would exclude {excluded} of all rows"
     whose = {"options": "", "plans": ", as planned", "default": ", the default"}[guard.limit_from]
     return limit + " by the reference" * (guard.reference is not None) + whose
 
@@ -178,12 +192,28 @@ def _judge(names: Sequence[str], limits: Sequence[str], guard: GuardReport | Non
     return f"{said}, for all plans; planned {', '.join(others)}" if others else said
 
 
-def _reasons(evaluation: Evaluation) -> str:
-    hard, risk, coverage = _hardness(evaluation), _risk(evaluation), _coverage(evaluation)
-    guard = evaluation.guard
-    if guard is not None and (guard.broken_share or 0.0) > guard.broken_share_random:
-        return f"{hard} and {coverage}, although {risk}"
-    return f"{hard}, {risk}, and {coverage}"
+def _deciding(evaluation: Evaluation) -> tuple[Aspect, Aspect, Aspect, bool]:
+    """Return hardness, false negatives and coverage, and whether the share of false negatives is
+    above that of random batches."""
+    judge = evaluation.judge
+    share = None if judge is None else judge.broken_share
+    random = 0.0 if judge is None else judge.broken_share_random
+    occur = _coverage(evaluation.partitions_rows, evaluation.coverage)
+    return _hardness(evaluation), _risk_of(share, random), occur, (share or 0.0) > random
+
+
+def _sentence(hard: Aspect, risk: Aspect, occur: Aspect, riskier: bool) -> str:
+    if not hard.good:
+        return f"random batches would do as well: {hard}, {risk}"
+    if not risk.good:
+        return f"plan again with a guard before you train: {risk}, {hard}"
+    return f"train on this one, because {_reasons(hard, risk, occur, riskier)}"
+
+
+def _reasons(hard: Aspect, risk: Aspect, occur: Aspect, riskier: bool) -> str:
+    if riskier:
+        return f"{hard} and {occur}, although {risk}"
+    return f"{hard}, {risk}, and {occur}"
 
 
 def _hardness(evaluation: Evaluation) -> Aspect:
@@ -191,23 +221,21 @@ def _hardness(evaluation: Evaluation) -> Aspect:
     metric = headline(document)
     figure, random = cells(document, metric)
     words = metric.column.words if metric.column else metric.label
-    which = evaluation if evaluation.guard is None else evaluation.guard
+    which = evaluation.judge or evaluation
     above = which.loss_train - which.loss_random
     said = f"{words} (random {random})" if random else words
     return Aspect("hardness", figure, said, is_harder(above, evaluation.loss_random_std))
 
 
-def _risk(evaluation: Evaluation) -> Aspect:
-    guard, name = evaluation.guard, "false negatives"
-    if guard is None or guard.broken_share is None:
+def _risk_of(share: float | None, random: float) -> Aspect:
+    name = "false negatives"
+    if share is None:
         return Aspect(name, "an unknown share", "of pairs is likely false", True)
-    share, random = guard.broken_share, guard.broken_share_random
     return Aspect(name, percent(share), risk_in_words(random), not is_risky(share, random))
 
 
-def _coverage(evaluation: Evaluation) -> Aspect:
-    seen = evaluation.coverage
-    if evaluation.partitions_rows:
+def _coverage(partitions_rows: bool, seen: Coverage) -> Aspect:
+    if partitions_rows:
         return Aspect("coverage", "", "each row occurs once", True)
     repeats = f", with {seen.repeats:,} repeats" if seen.repeats else ""
     return Aspect("coverage", percent(seen.share_seen), f"of the rows occur{repeats}", False)
@@ -224,7 +252,7 @@ def _warnings(evaluation: Evaluation, risk: Aspect) -> Iterator[str]:
         yield f"{risk}: training pushes away rows that belong together; plan with a guard"
     yield from unlike_planned(guard)
     excluded = 0.0
-    if guard is not None and guard.limit_from != "default":  # a default excludes none from a plan
+    if guard is not None and guard.limit_from in ("options", "plans"):  # others exclude no rows
         excluded = guard.broken_share_random
     if excluded > MUCH_EXCLUDED:
         yield excludes_much(excluded, evaluation.num_rows)

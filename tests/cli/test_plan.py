@@ -54,6 +54,54 @@ def test_it_says_what_it_chose_and_why(sides, done):
     assert summary["planner"] == "partition"
 
 
+def likely(noise, common):
+    """Pairs with a common part, which makes all rows alike, as before training."""
+    generator = np.random.default_rng(0)
+    own, other = generator.standard_normal((2, 640, 32))
+    shared = common * generator.standard_normal(32)
+    for name, side in (("x.npy", own), ("y.npy", own + noise * other)):
+        np.save(name, (side + shared).astype(np.float32))
+    return ["x.npy", "--pair", "y.npy"]
+
+
+@pytest.mark.parametrize(
+    ("common", "guard", "says"),
+    [
+        (0, "a guard at 90%", ("relative margin 0.1, as planned", "true negatives")),
+        (3, "no guard, since", ("none, all pairs count, since the default", "all negatives")),
+    ],
+)
+def test_one_judgement(common, guard, says, folder, done):
+    """`plan`, `evaluate`, `check` and `report` judge by the guard that `plan` chose, or by none."""
+    sides = likely(0.5, common)
+    shown = done("plan", *sides, "-b", 16)
+    assert f"chose: {guard}" in shown.stderr
+    *_, last = shown.stderr.splitlines()
+    assert last.startswith("verdict      train on this one, because its loss is ")
+    assert ("true negatives" in last) == (common == 0)
+    summary = json.loads(done("plan", *sides, "-b", 16, "-f", "--json").stdout)
+    assert last.endswith(summary["verdict"])
+    judged = json.loads(done("evaluate", "plan.npy", *sides, "--json").stdout)
+    assert judged["verdict"]["train"]
+    assert judged["verdict"]["guard"].startswith(says[0])
+    assert f" of the gap is closed among {says[1]}" in judged["verdict"]["sentence"]
+    assert judged["guard"]["limit_from"] == ("rejected" if common else "plans")
+    assert judged["verdict"]["warnings"] == []
+    done("report", "plan.npy", *sides, "-q")
+    page = Path("report.html").read_text()
+    assert f"of the gap is closed among {says[1]}" in page
+    assert says[0] in page
+    done("random", *sides, "-b", 16, "-o", "random.npy", "-q", "--seed", 1)
+    random = json.loads(done("evaluate", "random.npy", *sides, "--json").stdout)
+    assert not random["verdict"]["train"]
+
+
+def test_the_verdict_on_random_batches(folder, done):
+    shown = done("plan", *likely(0.5, 0), "-b", 400)
+    assert "chose: random, since" in shown.stderr
+    assert "\nverdict      random batches would do as well: its loss is " in shown.stderr
+
+
 def test_groups_reach_the_planner(parquet, done):
     done("plan", parquet, "-b", 8, "--group-column", "id", "-o", "p.npz")
     facts = json.loads(done("inspect", "p.npz", "--json").stdout)

@@ -13,7 +13,7 @@ from batchplan.options import LIMITS, USUAL_MARGIN
 from batchplan.plans import Plan
 from batchplan.quality.options import EvaluationOptions
 
-LimitSource = Literal["options", "plans", "default"]
+LimitSource = Literal["options", "plans", "default", "rejected"]
 
 
 def with_limit(
