@@ -12,7 +12,7 @@ from batchplan.comparison.children import Cost, Failure, run_child
 from batchplan.comparison.ranking import Comparison, Ranked
 from batchplan.comparison.settings import USUAL, Setting, check_folder, make_setting, plan_path
 from batchplan.data import Embeddings, load_embeddings
-from batchplan.files.atomic import make_folder, write_files
+from batchplan.files.atomic import made_folder, write_files
 from batchplan.files.inputs import PathLike, listed
 from batchplan.keywords import EvaluationKeywords
 from batchplan.options import ShardOrder, with_options
@@ -142,6 +142,6 @@ def _make(
         if isinstance(cost, Failure):
             return cost
         if folder is not None:
-            make_folder(folder)
-            write_files({plan_path(folder, setting): made.read_bytes()})
+            with made_folder(folder):
+                write_files({plan_path(folder, setting): made.read_bytes()})
         return Plan.load(made), cost

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from batchplan.data.formats import format_of
 from batchplan.data.ids import Ids, alike, checked_ids, whole
 from batchplan.data.tables import TableFile, TableFormat
 from batchplan.errors import InputError
+from batchplan.files.remote import ShardPath
 from batchplan.files.scratch import scratch_array
 from batchplan.typing import Float32Array, Int64Array
 
@@ -26,7 +26,8 @@ _ID = "id"
 _ROWS = 1 << 14  # decoded at a time
 
 
-def read(path: Path) -> tuple[Lists, Float32Array, pa.Array | None]:
+@np.errstate(over="ignore")  # what float32 cannot hold is refused as infinite
+def read(path: ShardPath) -> tuple[Lists, Float32Array, pa.Array | None]:
     """Read the lists as ``indptr``, ``indices`` and ``scores``, the positives, and the column
     ``id`` if there is one; see `Candidates.load`."""
     form = format_of(path)
@@ -81,7 +82,7 @@ def read(path: Path) -> tuple[Lists, Float32Array, pa.Array | None]:
 
 
 def _numbers(
-    ids: pa.Array, known: pa.Array | None, path: Path, start: int, lengths: NDArray[Any]
+    ids: pa.Array, known: pa.Array | None, path: ShardPath, start: int, lengths: NDArray[Any]
 ) -> NDArray[Any]:
     """Return the row numbers of some ids of lists that begin at row ``start``."""
     if ids.null_count:
@@ -111,7 +112,7 @@ def _numbers(
     return rows
 
 
-def _known(file: TableFile, path: Path) -> pa.Array | None:
+def _known(file: TableFile, path: ShardPath) -> pa.Array | None:
     """Return the column ``id``; None if the file has none."""
     if choose_ids(file.schema, _ID, str(path), required=False) is None:
         return None

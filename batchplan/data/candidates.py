@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from batchplan.data.embeddings import Embeddings
 from batchplan.data.matrix import Shard
 from batchplan.errors import InputError
+from batchplan.files.remote import located
 from batchplan.files.scratch import scratch_array
 from batchplan.typing import Float32Array, Int64Array
 
@@ -65,6 +65,7 @@ class Candidates:
         return 28 + 8 * len(self.indices) // max(1, self.num_rows)
 
     @classmethod
+    @np.errstate(over="ignore")  # what float32 cannot hold is refused as infinite
     def from_lists(cls, ids: Any, scores: Any, positive: Any) -> Candidates:
         """Make candidates of lists in memory.
 
@@ -183,7 +184,7 @@ class Candidates:
         """
         from batchplan.data.candidate_files import read  # arrays need no Arrow
 
-        file = Path(path)
+        file = located(path)
         lists, positive, ids = read(file)
         shard = Shard(str(file), "xy", len(positive), location=file)
         return cls.of_arrays(

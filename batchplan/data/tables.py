@@ -108,6 +108,8 @@ def decoding(path: ShardPath, kind: str) -> Iterator[None]:
         with open_regular(path, kind) as stream:  # first, so that system errors keep their messages
             size = os.fstat(stream.fileno()).st_size
     else:
+        if not path.exists():
+            raise InputError(f"{path}: no such file or folder; check the URL")
         size = path.size
     if size == 0:
         raise InputError(f"{path}: got an empty file (0 bytes), expected {kind}")

@@ -94,10 +94,23 @@ def _put_back(target: Path, old: Path | None) -> bool:
     return True
 
 
-def make_folder(path: Path) -> None:
-    """Make a folder unless it exists; raises OutputError."""
+@contextmanager
+def made_folder(path: Path) -> Iterator[None]:
+    """Make a folder unless it exists, and remove it if the body fails and leaves it empty.
+
+    Raises:
+        OutputError: it could not be made.
+    """
+    existed = path.exists()
     with output_errors(path):
         path.mkdir(exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        if not existed:
+            with suppress(OSError):  # it has files
+                path.rmdir()
+        raise
 
 
 def remove(path: Path) -> None:

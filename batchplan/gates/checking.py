@@ -67,8 +67,9 @@ def check_plan(
     warnings = list(unlike_planned(evaluation.guard))
     if baseline is not None and baseline.fingerprint != measured.fingerprint:
         warnings.append(
-            f"{baseline_name}: measured on other embeddings (fingerprint {baseline.fingerprint}, "
-            f"these have {measured.fingerprint}): metrics may differ for that reason"
+            f"{baseline_name}: measured on other embeddings (fingerprint "
+            f"{baseline.fingerprint:.80}, these have {measured.fingerprint}): metrics may differ "
+            "for that reason"
         )
     verdicts = judge(gates, measured.evaluation, baseline)
     return Judgement(name, measured_on, verdicts, tuple(warnings)), measured

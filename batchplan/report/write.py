@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Unpack
 
@@ -9,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from batchplan.data import Embeddings
 from batchplan.errors import InputError
-from batchplan.files.atomic import make_folder, write_files
+from batchplan.files.atomic import made_folder, write_files
 from batchplan.files.inputs import PathLike
 from batchplan.files.remote import no_url
 from batchplan.keywords import EvaluationKeywords
@@ -87,9 +88,7 @@ def write_report(
         files = draw(contents, output, png)
     for path in filter(os.path.lexists, files):  # a picture may be a folder, or a link to an input
         check_file(path, force, inputs)
-    with runtime.stage("write"):
-        if png is not None:
-            make_folder(Path(png))
+    with runtime.stage("write"), nullcontext() if png is None else made_folder(Path(png)):
         write_files(files)
     return contents
 

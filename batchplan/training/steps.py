@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from batchplan.errors import InputError
 from batchplan.files.atomic import write_files
+from batchplan.files.npy import write_npy
 from batchplan.typing import Int64Array
 
 if TYPE_CHECKING:
@@ -156,4 +157,4 @@ def save_part(path: Path, steps: Sequence[Recorded]) -> None:
         np.concatenate([rows for rows, _ in steps], out=part["row"])
     for name, parts in columns.items():
         np.concatenate(parts, out=part[name])
-    write_files({path: lambda stream: np.save(stream, part)})
+    write_files({path: lambda stream: write_npy(stream, part)})

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from batchplan.errors import InputError
 from batchplan.files.atomic import write_files
+from batchplan.files.npy import write_npy
 from batchplan.training.folder import PlanFolder
 from batchplan.training.steps import StepVectors, half, require_vectors, save_part
 from batchplan.training.store import Store
@@ -121,7 +122,7 @@ class Vectors:
         if self._files.rank == 0:
             gather(self.store, self._files, epoch, STEPS)
             missing = np.flatnonzero(~self.store.met)
-            write_files({wanted: lambda stream: np.save(stream, missing)})
+            write_files({wanted: lambda stream: write_npy(stream, missing)})
             return missing
         self._files.wait_for(wanted, epoch, 0, or_plan=True)
         try:

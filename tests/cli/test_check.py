@@ -256,3 +256,12 @@ def test_the_exit_status_of_a_process(planned, programs):
     assert status(*NOTHING_FAILS) == 0
     assert status(*FAILS) == 1
     assert status("--fail-under", "speed=1") == 3
+
+
+def test_a_baseline_with_a_long_fingerprint(planned, check):
+    check(*planned, "--write-baseline", "base.json")
+    document = json.loads(Path("base.json").read_text()) | {"fingerprint": "b2:" + "0" * 20_000}
+    Path("long.json").write_text(json.dumps(document))
+    said = check(*planned, "--baseline", "long.json", *NOTHING_FAILS)[2]
+    assert said.startswith("warning: long.json: measured on other embeddings (fingerprint b2:000")
+    assert len(said) < 300

@@ -160,3 +160,20 @@ def test_bad_files(lists, tmp_path):
     np.save(tmp_path / "a.npy", ids)
     with pytest.raises(InputError, match="expected Parquet with ids, scores and positive"):
         Candidates.load(tmp_path / "a.npy")
+
+
+@pytest.mark.filterwarnings("error")
+def test_scores_that_float32_cannot_hold(lists, tmp_path):
+    ids, scores, positive = lists
+    large = scores.astype(np.float64)
+    large[3] = 1e300
+    own = positive.astype(np.float64)
+    own[4] = 1e300
+    for some, pairs, message in (
+        (large, positive, "row 3: got a score that is NaN or infinite"),
+        (scores, own, "row 4: got a positive of inf"),
+    ):
+        with pytest.raises(InputError, match=message):
+            Candidates.from_lists(ids, some, pairs)
+        with pytest.raises(InputError, match=message):
+            Candidates.load(write(tmp_path / "c.parquet", ids, some, pairs))

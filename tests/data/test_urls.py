@@ -12,6 +12,7 @@ import pytest
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from batchplan import InputError, load_embeddings
+from batchplan.data import Candidates
 from batchplan.data.labels import load_labels
 from batchplan.data.load import open_again
 from batchplan.data.texts import load_texts
@@ -241,3 +242,12 @@ def test_an_input_by_url_is_not_overwritten(tmp_path):
     for name in (f"file://{tmp_path}/x.parquet", f"file://{tmp_path}", f"file://{tmp_path}/*"):
         with pytest.raises(InputError, match="would overwrite or join"):
             check_output(tmp_path / "x.parquet", force=True, inputs=["s3://bucket/y.npy", name])
+
+
+def test_candidates(url, tmp_path):
+    lists = {"ids": [[1], [0]], "scores": [[0.5], [0.5]], "positive": [0.9, 0.9]}
+    pq.write_table(pa.table(lists), tmp_path / "lists.parquet")
+    found = Candidates.load(url("lists.parquet"))
+    assert found.fingerprint == Candidates.load(tmp_path / "lists.parquet").fingerprint
+    with pytest.raises(InputError, match=r"^mock://none.parquet: no such file or folder; check"):
+        Candidates.load(url("none.parquet"))

@@ -1,11 +1,20 @@
 """The real command, killed in the middle of a plan that it keeps, goes on to the same bytes."""
 
+import errno
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+
+from batchplan import OutputError, load_embeddings, plan
+from batchplan.comparison import compare
+from batchplan.files.atomic import output_errors
+from batchplan.files.npy import write_npy
+
+from .faults import Fault, Injector
 
 MEGA_BATCHES, FINISHED = 12, 3
 # It kills itself when a mega-batch is written, but has not got its name.
@@ -67,3 +76,41 @@ def test_a_killed_run_goes_on(data, done):
     for suffix in ("", ".json"):
         whole, resumed = (data / f"{name}.npy{suffix}" for name in ("whole", "resumed"))
         assert whole.read_bytes() == resumed.read_bytes()
+
+
+def test_no_folder_stays_if_nothing_could_be_written(data, monkeypatch):
+    (data / "out").mkdir()
+    new, x, y = data / "out" / "new", data / "x.npy", data / "y.npy"
+    disk = Injector(monkeypatch, data / "out")
+    full = Fault(errno.ENOSPC, ever=True)
+
+    def partition():
+        embeddings = load_embeddings(x, y)
+        plan(embeddings, planner="partition", mega_batches=12, refine=1, resume=str(new))
+
+    def comparing():
+        compare(x, y, planners=["random"], folder=new)
+
+    for work in (partition, comparing):
+        disk.arm("open", 1, full)
+        with pytest.raises(OutputError, match="No space left on device"):
+            work()
+        assert disk.fired
+        assert not new.exists()
+        new.mkdir()  # what was there stays
+        with pytest.raises(OutputError, match="No space left on device"):
+            work()
+        new.rmdir()
+        disk.disarm()
+    partition()
+    assert len(list(new.iterdir())) == MEGA_BATCHES
+
+
+def test_why_a_full_disk_takes_no_array():
+    array = np.zeros(5000, [("row", "<i8"), ("x", "<f2", (3,))])
+    with (
+        pytest.raises(OutputError, match=r"full: could not be written \(No space left on device\)"),
+        output_errors(Path("/dev/full")),
+        open("/dev/full", "wb") as full,
+    ):
+        write_npy(full, array)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from batchplan import InputError, ResourceError, Runtime
+from batchplan import InputError, ResourceError, Runtime, load_embeddings
 from batchplan.planners import plan, run_planner
 from batchplan.planners.cluster.options import ClusterOptions
 from batchplan.planners.cluster.planner import _assign
@@ -73,3 +73,15 @@ def test_refusals(make):
         ClusterOptions(iterations=-1)
     with pytest.raises(ResourceError, match="cluster: 90 rows of 8 dimensions need"):
         run_planner("cluster", make(90), ClusterOptions(batch_size=8), Runtime("cpu", 1 << 20))
+
+
+def test_a_file_that_is_overwritten_while_it_runs(tmp_path):
+    rows = np.random.default_rng(0).standard_normal((40, 8)).astype(np.float32)
+    np.save(tmp_path / "x.npy", rows)
+    data = load_embeddings(tmp_path / "x.npy", single=True)
+    for wrong in (np.nan, np.inf, 0):
+        np.lib.format.open_memmap(tmp_path / "x.npy", "r+")[7] = wrong
+        with pytest.raises(
+            InputError, match=r"x\.npy: was written to while it was in use \(got val"
+        ):
+            plan(data, planner="cluster", batch_size=8, device="cpu")

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.data.rows import load_rows
+from batchplan.files.reading import changed_error
 from batchplan.kernels import njit
 from batchplan.planners.cluster.options import ClusterOptions
 from batchplan.planners.common.draft import Draft
@@ -39,7 +40,7 @@ def cluster(embeddings: Embeddings, options: ClusterOptions, runtime: Runtime) -
         An order of the rows, cluster after cluster.
 
     Raises:
-        InputError: a batch size above N, or a zero row under cosine.
+        InputError: a batch size above N, a zero row under cosine, or a file that was written to.
         ResourceError: not enough memory, or no such device.
     """
     size, iterations = options.rows_per_batch, options.iterations
@@ -85,6 +86,8 @@ def _points(embeddings: Embeddings, runtime: Runtime, similarity: str) -> Points
         if embeddings.paired:
             rows = (rows + load_rows(embeddings.y, start, stop, cpu, normalize)) / 2
         points[start:stop] = rows.numpy()
+        if not np.isfinite(points[start:stop]).all():
+            raise changed_error(embeddings.shards[0].path, "values that are not finite")
     return points
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from batchplan.data import Candidates, Data
+from batchplan.files.atomic import made_folder
 from batchplan.planners.common.draft import Draft
 from batchplan.planners.common.finish import SHUFFLE
 from batchplan.planners.partition.dealing import take_turns
@@ -76,14 +77,15 @@ def _planned(problem: Problem, runtime: Runtime) -> Iterator[tuple[int, Planned]
         yield from plan_those(problem, left, runtime)
         return
     paths, count = list(kept_files(problem, runtime)), len(left)
-    for number, mega_batch in enumerate(problem.mega_batches):
-        if (planned := read_planned(paths[number], mega_batch)) is not None:
-            left.remove(number)
+    with made_folder(paths[0].parent):
+        for number, mega_batch in enumerate(problem.mega_batches):
+            if (planned := read_planned(paths[number], mega_batch)) is not None:
+                left.remove(number)
+                yield number, planned
+        runtime.note("resumed", f"{count - len(left)} of {count} mega-batches were done")
+        for number, planned in plan_those(problem, left, runtime):
+            write_planned(paths[number], planned)
             yield number, planned
-    runtime.note("resumed", f"{count - len(left)} of {count} mega-batches were done")
-    for number, planned in plan_those(problem, left, runtime):
-        write_planned(paths[number], planned)
-        yield number, planned
 
 
 def _facts(outcomes: list[Outcome], terms: int) -> dict[str, Any]:

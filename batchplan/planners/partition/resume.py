@@ -13,7 +13,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from batchplan.errors import InputError
-from batchplan.files.atomic import make_folder, write_files
+from batchplan.files.atomic import write_files
 from batchplan.files.remote import no_url
 from batchplan.options import recorded
 from batchplan.planners.partition.mega_batch import MegaBatch, Outcome, Planned
@@ -23,13 +23,8 @@ from batchplan.runtime import Runtime
 
 
 def kept_files(problem: Problem, runtime: Runtime) -> Iterator[Path]:
-    """Make the folder of ``--resume`` if it does not exist, and yield the path of each mega-batch.
-
-    Raises:
-        OutputError: it cannot be made.
-    """
+    """Yield the path of each mega-batch in the folder of ``--resume``."""
     folder = no_url(str(problem.options.resume))
-    make_folder(folder)
     run = {"data": problem.embeddings.fingerprint, "seed": runtime.seed}
     run |= {**recorded(problem.options), **problem.stored, **library_versions()}
     for mega_batch in problem.mega_batches:

@@ -6,20 +6,16 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 import numpy as np
-from numpy.lib import format as npy_format
 
 from batchplan.errors import InputError
-from batchplan.files.npy import read_npy_header
+from batchplan.files.npy import read_npy_header, write_npy
 from batchplan.plans.formats.contents import Document, PlanFormat, Read
 from batchplan.plans.validation import narrow, widen
 from batchplan.typing import Int64Array
 
 
 def write(stream: BinaryIO, plan: Any, document: Document, ids: Any) -> None:
-    # np.save writes to the descriptor itself, and its errors do not say why.
-    rows = narrow(plan.rows)
-    npy_format.write_array_header_1_0(stream, npy_format.header_data_from_array_1_0(rows))
-    stream.write(rows.data)
+    write_npy(stream, narrow(plan.rows))
 
 
 def read(stream: BufferedReader, path: Path) -> Read:
