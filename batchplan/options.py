@@ -2,7 +2,8 @@
 
 import dataclasses
 import inspect
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from functools import cache, wraps
 from math import isfinite, isnan
@@ -12,7 +13,7 @@ from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get
 
 from batchplan.errors import InputError
 from batchplan.extras import missing_told
-from batchplan.text import check_urls, meant
+from batchplan.text import check_urls, meant, one_line
 
 MIN_TEMPERATURE = 1e-6  # below it float32 similarities over the temperature are only noise
 
@@ -193,13 +194,13 @@ def temperature_option() -> Any:
     return option(0.05, "Temperature of the loss that you train with.", ge=MIN_TEMPERATURE)
 
 
-def check_options(options: Any) -> None:
+def check_options(options: Any, names: Container[str] | None = None) -> None:
     """Require that the fields of a dataclass have the types of their annotations and that numbers
     are in their range.
 
     Types are bool, int, float, str, a Literal, a list or dict of these, or a union of these and
     None. Integers pass as floats, NumPy numbers as Python's, and tuples as lists. No text may be a
-    URL with keys.
+    URL with keys. With ``names``, only these fields are checked.
 
     Raises:
         InputError: names the field, the value and what was expected.
@@ -207,16 +208,20 @@ def check_options(options: Any) -> None:
     kind: type = type(options)
     hints = _hints(kind)
     for field in dataclasses.fields(options):
+        if names is not None and field.name not in names:
+            continue
         value, hint = getattr(options, field.name), hints[field.name]
         label = field.name.replace("_", " ")
         check_urls(value)
         if not _fits(value, hint):
-            raise InputError(f"{label}: got {value!r:.80}, expected {_spell(hint)}")
+            got = one_line(f"{value!r:.80}")
+            raise InputError(f"{label}: got {got}, expected {_spell(hint)}")
         limits = field.metadata.get("range")
         if limits and isinstance(value, Real) and not limits.holds(value):
             whole = isinstance(value, Integral) or not limits.finite
             number = "a number" if whole else "a finite number"
-            usual = "" if field.default is None else f"; the default is {field.default}"
+            shown = field.default not in (None, dataclasses.MISSING)
+            usual = f"; the default is {field.default}" if shown else ""
             raise InputError(
                 f"{label}: got {value!s:.80}, expected {number}{limits.spelled()}{usual}"
             )
@@ -274,6 +279,12 @@ def _fits(value: Any, hint: Any) -> bool:
     return isinstance(value, hint)
 
 
+_SPELLED = {
+    int: "an integer", float: "a number", bool: "True or False", NoneType: "None",
+    os.PathLike: "a path", Callable: "a function", Mapping: "a mapping",
+}  # fmt: skip
+
+
 def _spell(hint: Any) -> str:
     if get_origin(hint) is Literal:
         return " or ".join(get_args(hint))
@@ -285,8 +296,7 @@ def _spell(hint: Any) -> str:
         return (
             "a mapping" if get_args(hint)[1] is Any else f"a mapping to {_spell(get_args(hint)[1])}"
         )
-    names = {int: "an integer", float: "a number", bool: "True or False", NoneType: "None"}
-    return names.get(hint, "text")
+    return _SPELLED.get(hint, "text")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,7 @@ from batchplan.plans.plan import Plan
 from batchplan.plans.steps import batches_per_step, cut_order
 from batchplan.runtime import Runtime
 from batchplan.training.ahead import Ahead
+from batchplan.training.arguments import checked
 from batchplan.training.figures import MEASURED, doubt
 from batchplan.training.folder import PlanFolder
 from batchplan.training.planner import RANDOM, EpochPlanner
@@ -96,6 +97,7 @@ class EpochPlans:
         InputError: the planner or an option is unknown, or makes no plan.
     """
 
+    @checked
     def __init__(
         self,
         folder: str | os.PathLike[str],
@@ -126,7 +128,7 @@ class EpochPlans:
         self._planner = EpochPlanner(
             files=self._files, planner=planner, num_rows=num_rows, seed=seed, epochs=epochs,
             planned_epochs=planned_epochs, random_epochs=random_epochs, device=device,
-            memory=Runtime.of(memory=memory).memory, options={**options, "world_size": devices},
+            memory=Runtime.of(device, memory).memory, options={**options, "world_size": devices},
         )  # fmt: skip
         self.batching = self._planner.batching
         self._vectors: Vectors | None = Vectors(self._files, num_rows, embed, same, embeddings)
@@ -146,6 +148,7 @@ class EpochPlans:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_vectors": None, "_ahead": None, "_loaded": None}  # no models
 
+    @checked
     def path(self, epoch: int) -> Path:
         """Return the file of an epoch's plan, whether or not it exists."""
         return self._files.plan_path(epoch)
@@ -171,6 +174,7 @@ class EpochPlans:
         newest = self._loaded[1] if self._loaded is not None else self._planner.newest()
         return len(self.for_epoch(0) if newest is None else newest)
 
+    @checked
     def existing(self, epoch: int) -> Plan:
         """Return the plan of an epoch that was made before.
 
@@ -188,6 +192,7 @@ class EpochPlans:
             )
         return self._begun(epoch)
 
+    @checked
     def for_epoch(self, epoch: int) -> Plan:
         """Return the plan of an epoch, counted from 0. Make it if there is none.
 
@@ -295,5 +300,12 @@ def process_place(rank: int | None = None, world_size: int | None = None) -> tup
     if distributed.is_available() and distributed.is_initialized():
         usual = distributed.get_rank(), distributed.get_world_size()
     else:
-        usual = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    return usual[0] if rank is None else rank, usual[1] if world_size is None else world_size
+        names = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
+        if not all(name.isdecimal() for name in names):
+            raise InputError(f"RANK and WORLD_SIZE: got {names}, expected numbers, as of torchrun")
+        usual = int(names[0]), int(names[1])
+    own = usual[0] if rank is None else rank
+    devices = usual[1] if world_size is None else world_size
+    if own >= devices:
+        raise InputError(f"rank: got {own}, expected one below the world size, {devices}")
+    return own, devices

@@ -49,17 +49,11 @@ class PlanFolder:
         keep: number of plans that stay, the newest ones.
         rank, world_size: of this process.
         timeout: seconds that a process waits for another one.
-
-    Raises:
-        InputError: ``every`` or ``keep`` is below 1.
     """
 
     def __init__(
         self, path: Path, every: int, keep: int, rank: int, world_size: int, timeout: float
     ) -> None:
-        for name, number in (("every", every), ("keep", keep)):
-            if number < 1:
-                raise InputError(f"{name}: got {number}, expected an integer of at least 1")
         self.path, self.every, self._keep = path, every, keep
         self.rank, self.world_size, self.timeout = rank, world_size, timeout
         self._run = path / "run.json"

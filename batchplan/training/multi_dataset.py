@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from batchplan.errors import InputError
 from batchplan.plans.concatenation import concat
 from batchplan.plans.plan import Plan
 from batchplan.plans.steps import batches_per_step
+from batchplan.training.arguments import checked, row_numbers
 from batchplan.training.epochs import EpochPlans
 from batchplan.typing import Int64Array
 
@@ -53,6 +54,7 @@ class MultiDatasetPlans:
             in different ways.
     """
 
+    @checked
     def __init__(
         self,
         plans: Mapping[str, EpochPlans],
@@ -62,21 +64,18 @@ class MultiDatasetPlans:
     ) -> None:
         if len(plans) < 2:
             raise InputError(f"data sets: got {len(plans)}, expected at least two")
-        known = order in get_args(Order) if isinstance(order, str) else 0 <= order <= 1
-        if not known:
-            raise InputError(
-                f"order: got {order!r}, expected proportional, round_robin, or a number from 0 to 1"
-            )
         self.plans = dict(plans)
         self._order, self._seed = order, seed
         first_name, first = next(iter(plans.items()))
-        self.batching, self.rank = first.batching, first.rank
         for name, own in plans.items():
+            if not isinstance(own, EpochPlans):
+                raise InputError(f"{name}: got a {type(own).__name__}, expected EpochPlans")
             if own.batching != first.batching:
                 raise InputError(
                     f"{name}: its plans have {own.batching}, those of {first_name} have "
                     f"{first.batching}, expected the same"
                 )
+        self.batching, self.rank = first.batching, first.rank
         self._ends: Int64Array = np.cumsum([own.num_rows for own in plans.values()])
         self.num_rows = int(self._ends[-1])
         self._joined: tuple[int, Plan] | None = None
@@ -103,12 +102,14 @@ class MultiDatasetPlans:
 
     def set_of(self, row: int) -> str:
         """Return the name of the data set of a row."""
-        return list(self.plans)[self._number_of(row)]
+        return list(self.plans)[self._number_of(row_numbers([row], self.num_rows))]
 
     def record(self, rows: Any, x: Any, y: Any = None, *negatives: Any) -> None:
         """Keep the vectors of a step; see `EpochPlans.record`. All its rows are of one data set."""
-        numbers = np.asarray(rows, np.int64)
-        number = self._number_of(int(numbers[0]))
+        numbers = row_numbers(rows, self.num_rows)
+        if not numbers.size:
+            return
+        number = self._number_of(numbers)
         own = list(self.plans.values())[number]
         own.record(numbers - (self._ends[number] - own.num_rows), x, y, *negatives)
 
@@ -136,8 +137,16 @@ class MultiDatasetPlans:
     def _at_once(self) -> int:
         return batches_per_step(self.batching.world_size, self.batching.scope)
 
-    def _number_of(self, row: int) -> int:
-        return int(np.searchsorted(self._ends, row, "right"))
+    def _number_of(self, rows: Int64Array) -> int:
+        """Return the number of the data set of some rows."""
+        number, *others = np.unique(np.searchsorted(self._ends, rows, "right")).tolist()
+        if others:
+            names = list(self.plans)
+            raise InputError(
+                f"rows: got some of {names[number]} and some of {names[others[0]]}, expected those "
+                "of one data set in each step"
+            )
+        return int(number)
 
     def _join(self, epoch: int, plans: list[Plan]) -> Plan:
         if self._joined is None or self._joined[0] != epoch:

@@ -157,11 +157,6 @@ class EpochPlanner:
         )
         usual = int(may_be_random and planner != RANDOM)
         self._first_planned = usual if self.random_epochs is None else self.random_epochs
-        if self._first_planned < 0 or (self.planned_epochs is not None and self.planned_epochs < 1):
-            raise InputError(
-                f"epochs: got {self._first_planned} random and {self.planned_epochs} planned ones, "
-                "expected at least 0 and 1"
-            )
         if (self._first_planned or self.planned_epochs is not None) and not may_be_random:
             raise InputError(
                 f"random epochs: got {planner}, expected a planner that uses each row once, no "

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 from batchplan.errors import InputError
 from batchplan.files.atomic import output_errors
 from batchplan.files.remote import no_url
+from batchplan.training.arguments import checked
 from batchplan.training.epochs import process_place
 from batchplan.training.rows import COLUMN, Wrapper, number, take_rows
 from batchplan.training.sampler import PlanBatchSampler
@@ -32,11 +33,13 @@ class Recorder:
         folder: created if it is missing. Use a new one for every run.
     """
 
+    @checked
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = no_url(folder)
         self._stream: BinaryIO | None = None
         self._epoch = 0
 
+    @checked
     def wrap(self, loader: Any, *, epoch: int | None = None, step: int | None = None) -> Recorded:
         """Return the batches of a loader without the column ``batchplan_row``, whose rows are
         recorded.
@@ -90,6 +93,7 @@ class Recorder:
                     stream.write(b"\n")
         self._write({"start": {"rank": rank, "world_size": world_size}})
 
+    @checked
     def take(self, batch: Any, epoch: int, step: int, plan: str | None = None) -> Any:
         """Record the rows of a batch.
 
@@ -113,6 +117,7 @@ class Recorder:
         self._write({"epoch": epoch, "step": step, "rows": rows, "plan": plan})
         return rest
 
+    @checked
     def end(self, epoch: int, steps: int) -> None:
         """Record that the loader has no more batches in this epoch, after ``steps`` of them."""
         self._write({"epoch": epoch, "end": steps})

@@ -12,6 +12,7 @@ from batchplan.errors import InputError
 from batchplan.plans.batching import Batching
 from batchplan.plans.plan import Plan
 from batchplan.plans.steps import batches_per_step, share_offsets
+from batchplan.training.arguments import check_arguments, checked
 from batchplan.training.checks import asked_for_training, check_loader, part_size
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ class PlanBatchSampler:
         """Rows of the data set."""
         return self.series.num_rows if self.series else self.plan.metadata.num_rows
 
+    @checked
     def set_epoch(self, epoch: int) -> None:
         """Go to an epoch. With a series, that is another plan, which is made now if necessary. A
         single plan is the same in every epoch."""
@@ -109,6 +111,7 @@ class PlanBatchSampler:
             self.start_at(0)
         self.epoch = epoch
 
+    @checked
     def start_at(self, position: int) -> None:
         """Let the next pass begin after ``position`` batches. Later ones begin at the first."""
         self.position = self._start = position
@@ -124,6 +127,7 @@ class PlanBatchSampler:
             "parts": ALL if self.rank == ALL else "own",
         }
 
+    @checked
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where `state_dict` was called: the next pass begins there, later ones at the first
         batch.
@@ -140,6 +144,7 @@ class PlanBatchSampler:
                 f"state: of a sampler of {state['parts']} parts, which counts other steps; make "
                 "the sampler with the rank that it had"
             )
+        check_arguments(state)
         epoch, position = state["epoch"], state["position"]
         plan = self._plan
         if self.series is not None:

@@ -38,6 +38,7 @@ from batchplan.errors import InputError
 from batchplan.keywords import EpochKeywords
 from batchplan.planners import PLANNERS
 from batchplan.training import text_columns, transformers
+from batchplan.training.arguments import checked
 from batchplan.training.checks import asked_for_training, check_loader
 from batchplan.training.epochs import EpochPlans
 from batchplan.training.multi_dataset import MultiDatasetPlans, Order
@@ -94,6 +95,7 @@ class PlannedEpochs(transformers.PlannedEpochs):
             whose devices would get unequal parts.
     """
 
+    @checked
     def __init__(
         self,
         dataset: Any,

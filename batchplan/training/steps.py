@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from batchplan.errors import InputError
 from batchplan.files.atomic import write_files
 from batchplan.files.npy import write_npy
+from batchplan.training.arguments import row_numbers
 from batchplan.typing import Int64Array
 
 if TYPE_CHECKING:
@@ -40,10 +41,12 @@ class StepVectors:
         """Keep the vectors of a step; see `EpochPlans.record`."""
         import torch
 
+        if x is None:
+            raise InputError("x: got None, expected the vectors of the step, (n, d)")
         given = (rows, x, y, *negatives)
         on_gpu = any(isinstance(part, torch.Tensor) and part.is_cuda for part in given)
         sides = [half(side) for side in given[1:] if side is not None]
-        if isinstance(rows, torch.Tensor):
+        if isinstance(rows, torch.Tensor) and rows.is_cuda:
             rows = rows.to("cpu", non_blocking=True)
         if not on_gpu:
             self._keep(rows, sides)
@@ -67,21 +70,10 @@ class StepVectors:
             self._keep(rows, sides)
 
     def _keep(self, rows: Any, sides: Sequence[torch.Tensor]) -> None:
-        numbers, arrays = np.asarray(rows), [side.numpy() for side in sides]
-        if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
-            raise InputError(
-                f"rows: got shape {numbers.shape} of {numbers.dtype}, expected integers (n,), the "
-                "places of the rows in the data set"
-            )
-        wrong = numbers[(numbers < 0) | (numbers >= self._num_rows)]
-        if wrong.size:
-            raise InputError(
-                f"rows: got {wrong[0]}, expected numbers from 0 to {self._num_rows - 1}; take them "
-                "from batchplan.training.with_rows of the data set that is planned"
-            )
+        numbers, arrays = row_numbers(rows, self._num_rows), [side.numpy() for side in sides]
         require_vectors("vectors", numbers, arrays, self._kept[0][1] if self._kept else arrays)
         copies = [array.copy() for array in arrays]  # the step may change its own
-        self._kept.append((numbers.astype(np.int64), copies))
+        self._kept.append((numbers, copies))
         self._count += len(numbers)
         if self._count > 2 * self._num_rows:
             self._keep_last()
@@ -110,7 +102,7 @@ def require_vectors(
         InputError: the arrays differ from this, or have NaN or infinite values.
     """
     like = like or sides
-    dim = like[0].shape[-1]
+    dim = like[0].shape[-1] if like[0].ndim else 0
     if len(sides) != len(like) or any(side.shape != (len(rows), dim) for side in sides):
         got = " and ".join(str(side.shape) for side in sides)
         raise InputError(
@@ -137,8 +129,12 @@ def half(side: Any) -> torch.Tensor:
     import torch
 
     if not isinstance(side, torch.Tensor):
-        with np.errstate(over="ignore"):  # `require_vectors` says so
-            return torch.from_numpy(np.asarray(side).astype(np.float16))
+        try:
+            with np.errstate(over="ignore"):  # `require_vectors` says so
+                return torch.from_numpy(np.asarray(side).astype(np.float16))
+        except (TypeError, ValueError) as error:
+            kind = type(side).__name__
+            raise InputError(f"vectors: got a {kind}, expected numbers of shape (n, d)") from error
     return side.detach().to(torch.float16).to("cpu", non_blocking=True)
 
 

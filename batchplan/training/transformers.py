@@ -25,6 +25,7 @@ from transformers.trainer_utils import has_length, seed_worker
 from batchplan.errors import InputError
 from batchplan.keywords import EpochKeywords
 from batchplan.plans.steps import batches_per_step
+from batchplan.training.arguments import checked
 from batchplan.training.checks import asking_trainer, check_loader, resumed_checkpoint
 from batchplan.training.epochs import EpochPlans, process_place
 from batchplan.training.multi_dataset import MultiDatasetPlans
@@ -64,6 +65,7 @@ class PlannedEpochs(TrainerCallback):
             the plan or would undo it.
     """
 
+    @checked
     def __init__(
         self,
         dataset: Sized,

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,9 +42,6 @@ class Vectors:
     Attributes:
         store: the vectors, in the process of rank 0.
         complete: whether all rows have vectors. Then only newer ones are exchanged.
-
-    Raises:
-        InputError: ``embeddings`` is unknown.
     """
 
     def __init__(
@@ -55,8 +52,6 @@ class Vectors:
         same: Callable[[], Sequence[Int64Array]] | None,
         embeddings: Mode,
     ) -> None:
-        if embeddings not in get_args(Mode):
-            raise InputError(f"embeddings: got {embeddings!r}, expected fresh or training")
         self._files, self._num_rows, self._embed, self._same = files, num_rows, embed, same
         self._steps = StepVectors(num_rows)
         self.embeddings = embeddings

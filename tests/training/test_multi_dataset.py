@@ -161,8 +161,11 @@ def test_pickles_without_its_plans(tmp_path):
     ("options", "says"),
     [
         ({"sizes": {"a": 50}}, "data sets: got 1, expected at least two"),
-        ({"order": "random"}, "order: got 'random', expected proportional, round_robin, or a"),
-        ({"order": 1.5}, "order: got 1.5, expected proportional"),
+        (
+            {"order": "random"},
+            "order: got 'random', expected proportional or round_robin or a number",
+        ),
+        ({"order": 1.5}, "order: got 1.5, expected a finite number from 0 to 1"),
         ({"order": float("nan")}, "order: got nan"),
     ],
 )
