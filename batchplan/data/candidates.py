@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 _HELD_BYTES = 64 << 20  # of some rows' lists in memory; longer ones go to temporary files
-_AT_ONCE = 1 << 14  # rows that are decoded and checked
+_AT_ONCE, _VALUES = 1 << 14, 1 << 20  # rows, and candidates, that are checked at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,8 +139,8 @@ class Candidates:
         digest.update(f"candidates {n}\n".encode())
         kept = np.ones(len(indices), np.bool_)
         floors = np.empty(n, np.float32)
-        for start in range(0, n, _AT_ONCE):
-            rows = np.arange(start, min(start + _AT_ONCE, n))
+        for start, stop in _blocks(indptr):
+            rows = np.arange(start, stop)
             ends = indptr[start : rows[-1] + 2]
             part = slice(int(ends[0]), int(ends[-1]))
             own, values = indices[part].astype(np.int64), scores[part]
@@ -160,12 +160,17 @@ class Candidates:
                     raise InputError(f"{place(int(wrong[0]))}: {mend[problem]}")
             kept[part] = own != owners
             floors[rows] = values[ends[1:] - ends[0] - 1]
-            for array in (np.diff(ends), own, values, positive[rows]):
-                digest.update(np.ascontiguousarray(array).data)
+        for start in range(0, n, _AT_ONCE):  # these blocks are part of the digest
+            ends = indptr[start : start + _AT_ONCE + 1]
+            digest.update(np.ascontiguousarray(np.diff(ends)).data)
+            for first, last in _pieces(int(ends[0]), int(ends[-1])):
+                digest.update(indices[first:last].astype(np.int64).data)
+            digest.update(np.ascontiguousarray(scores[ends[0] : ends[-1]]).data)
+            digest.update(np.ascontiguousarray(positive[start : start + _AT_ONCE]).data)
         if not kept.all():
             lengths = np.add.reduceat(kept, indptr[:-1], dtype=np.int64)
             indptr = np.append(0, np.cumsum(lengths))
-            indices, scores = indices[kept], scores[kept]
+            indices, scores = (_filtered(one, kept, int(indptr[-1])) for one in (indices, scores))
         return cls(
             indptr, indices.astype(np.int32, copy=False), np.ascontiguousarray(scores, np.float32),
             np.ascontiguousarray(positive, np.float32), floors, f"b2:{digest.hexdigest()}", **more,
@@ -200,9 +205,8 @@ class Candidates:
 
         indptr = lengths_among(self.indptr, self.indices, rows, place)
         size = int(indptr[-1])
-        allocate = scratch_array if 8 * size > _HELD_BYTES else np.empty
-        indices = allocate((size,), np.dtype(np.int32))
-        scores = allocate((size,), np.dtype(np.float32))
+        indices = _allocated(size, np.dtype(np.int32))
+        scores = _allocated(size, np.dtype(np.float32))
         fill_among((self.indptr, self.indices, self.scores), rows, place, indices, scores)
         return Candidates(
             indptr, indices, scores, self.positive[rows], self.floors[rows], self.fingerprint
@@ -210,6 +214,38 @@ class Candidates:
 
     def require_similarities(self, similarity: str) -> None:
         """Do nothing, since scores are similarities; `Embeddings` checks its rows here."""
+
+
+def _blocks(indptr: Int64Array) -> Iterator[tuple[int, int]]:
+    """Yield the first row and the end of blocks of at most `_AT_ONCE` rows, and of about `_VALUES`
+    candidates unless a row has more."""
+    start, n = 0, len(indptr) - 1
+    while start < n:
+        most = int(np.searchsorted(indptr, indptr[start] + _VALUES, "right")) - 1
+        stop = min(max(start + 1, most), start + _AT_ONCE, n)
+        yield start, stop
+        start = stop
+
+
+def _pieces(start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Yield the ends of pieces of at most `_VALUES` candidates."""
+    return ((first, min(first + _VALUES, stop)) for first in range(start, stop, _VALUES))
+
+
+def _filtered(values: NDArray[Any], kept: NDArray[np.bool_], count: int) -> NDArray[Any]:
+    """Return the ``count`` values that are kept, in a temporary file if they are many."""
+    out = _allocated(count, values.dtype)
+    filled = 0
+    for start, stop in _pieces(0, len(values)):
+        part = values[start:stop][kept[start:stop]]
+        out[filled : filled + len(part)] = part
+        filled += len(part)
+    return out
+
+
+def _allocated(count: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    large = 2 * count * dtype.itemsize > _HELD_BYTES
+    return scratch_array((count,), dtype) if large else np.empty(count, dtype)
 
 
 Data = Embeddings | Candidates

@@ -1,7 +1,7 @@
 """Parquet shards."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath
 
 _SMALL = 32 << 20  # bytes of a file whose column chunks may be read as a whole
+_VALUES = 1 << 21  # decoded at a time, of each column; a row of lists may have any number
 
 
 @contextmanager
@@ -30,7 +31,9 @@ def open_table(stream: pa.NativeFile, path: ShardPath) -> Iterator[TableFile]:
             yield TableFile(
                 file.schema_arrow,
                 sum(meta.row_group(group).num_rows for group in range(meta.num_row_groups)),
-                lambda columns, rows: file.iter_batches(rows, columns=columns),
+                lambda columns, rows: file.iter_batches(
+                    min(rows, _rows_at_once(meta, columns)), columns=columns
+                ),
             )
     except pa.ArrowInvalid as error:
         # Before pyarrow 26, a null among lists of a fixed size fails so (apache/arrow#35692).
@@ -40,6 +43,20 @@ def open_table(stream: pa.NativeFile, path: ShardPath) -> Iterator[TableFile]:
                 "(pyarrow 26 says which)"
             ) from error
         raise
+
+
+def _rows_at_once(meta: pq.FileMetaData, columns: Sequence[str]) -> int:
+    """Return the rows of which each column has at most `_VALUES` values, by the metadata."""
+    wanted = [
+        leaf
+        for leaf in range(meta.num_columns)
+        if meta.schema.column(leaf).path.partition(".")[0] in columns
+    ]
+    groups = filter(lambda group: group.num_rows, map(meta.row_group, range(meta.num_row_groups)))
+    most = (
+        -(-group.column(leaf).num_values // group.num_rows) for group in groups for leaf in wanted
+    )
+    return max(1, _VALUES // max(most, default=1))
 
 
 FORMAT = TableFormat("Parquet", open_table)

@@ -184,7 +184,7 @@ def test_evaluations_are_not_planned(tmp_path, saved):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"alpha": 2}, "order: got 2, expected proportional, round_robin, or a number from 0"),
+        ({"alpha": 2}, "alpha: got 2, expected a number from 0 to 1"),
         (
             {"label_table": "t.parquet"},
             "label_table: got 3 data sets; alpha is for several. label_t",
