@@ -163,8 +163,8 @@ class Candidates:
         for start in range(0, n, _AT_ONCE):  # these blocks are part of the digest
             ends = indptr[start : start + _AT_ONCE + 1]
             digest.update(np.ascontiguousarray(np.diff(ends)).data)
-            for first, last in _pieces(int(ends[0]), int(ends[-1])):
-                digest.update(indices[first:last].astype(np.int64).data)
+            for begin, end in _pieces(int(ends[0]), int(ends[-1])):
+                digest.update(indices[begin:end].astype(np.int64).data)
             digest.update(np.ascontiguousarray(scores[ends[0] : ends[-1]]).data)
             digest.update(np.ascontiguousarray(positive[start : start + _AT_ONCE]).data)
         if not kept.all():
