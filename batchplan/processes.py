@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from select import select
 from threading import Thread
 from typing import Any
 
@@ -16,40 +18,66 @@ from typing import Any
 # to a script, such as random.py, would hide a module.
 _START = """
 import sys
-sys.path = [sys.argv[1], *sys.path, *sys.argv[2:]]
+parent, pipe, package, *paths = sys.argv[1:]
+sys.path = [package, *sys.path, *paths]
+from batchplan.processes import end_with
+end_with(int(parent), int(pipe), {})
 from {} import serve
 serve()
 """
 _PACKAGES = os.fspath(Path(__file__).parents[1])
+_LOOKS = 0.05  # seconds between two looks at the parent
 _PATIENCE = 2  # seconds that a process gets to end
 
 
-def start_python(module: str, **options: Any) -> subprocess.Popen[bytes]:
+def start_python(
+    module: str, pipe: int, patience: float, pass_fds: Sequence[int] = (), **options: Any
+) -> subprocess.Popen[bytes]:
     """Start ``module.serve()`` in a new Python process. A fork of this process could wait forever
     for a lock that a thread had, such as that of the random numbers.
 
-    An interrupt at the terminal reaches only this process, which must end the other one.
+    An interrupt at the terminal reaches only this process. The other one ends with it, also while
+    it loads modules.
 
     Args:
         module: a module of this package.
-        options: those of Popen.
+        pipe, patience: see `end_with`.
+        pass_fds, options: those of Popen.
 
     Raises:
         OSError: it could not be started.
     """
     return subprocess.Popen(
-        [sys.executable or "", "-P", "-S", "-c", _START.format(module), _PACKAGES, *sys.path],
+        [
+            sys.executable or "",
+            "-P",
+            "-S",
+            "-c",
+            _START.format(patience, module),
+            str(os.getpid()),
+            str(pipe),
+            _PACKAGES,
+            *sys.path,
+        ],
         start_new_session=True,
+        pass_fds=[pipe, *pass_fds],
         **options,
     )
 
 
-def end_with(pipe: int, patience: float) -> None:
-    """End this process when its parent closes the other end of a pipe: by SIGTERM, and at the
-    latest after ``patience`` seconds."""
+def end_with(parent: int, pipe: int, patience: float) -> None:
+    """End this process when its parent ends or closes the other end of a pipe: by SIGTERM, and at
+    the latest after ``patience`` seconds.
+
+    Args:
+        parent: the id of its process. Forks of it, such as workers of loaders, may keep the pipe
+            open for longer.
+        pipe: the descriptor of the end to read from, to which nothing is written.
+        patience: seconds.
+    """
 
     def watch() -> None:
-        while os.read(pipe, 1):
+        while os.getppid() == parent and not select([pipe], [], [], _LOOKS)[0]:
             pass
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(patience)

@@ -6,6 +6,7 @@ that closes however the parent ends.
 """
 
 import json
+import os
 import sys
 import time
 from dataclasses import asdict
@@ -42,5 +43,5 @@ def _plan() -> None:
 
 
 if __name__ == "__main__":
-    end_with(int(sys.argv[2]), _PATIENCE)
+    end_with(os.getppid(), int(sys.argv[2]), _PATIENCE)
     main(_plan)

@@ -18,14 +18,14 @@ from typing import Any, BinaryIO
 from batchplan.errors import BatchplanError, InputError, OutputError
 from batchplan.files.atomic import remove
 from batchplan.files.documents import parse_json
-from batchplan.processes import end_process, end_with, reason, start_python
+from batchplan.processes import end_process, reason, start_python
 from batchplan.runtime import usable_processors
 from batchplan.training.folder import PlanFolder
 from batchplan.training.planner import EpochPlanner
 from batchplan.training.store import Store
 from batchplan.training.vectors import STEPS, Vectors, gather
 
-_PATIENCE = 1.5  # seconds that the process has to remove partly written files
+_PATIENCE = 0.5  # seconds that the process has to remove partly written files
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 _LOGGER = logging.getLogger(__name__)
@@ -144,6 +144,7 @@ class Ahead:
         if files.rank == 0:
             lent, scratch = self._vectors.store.lend()
             folder = [os.path.abspath(files.path), files.every, files.world_size, files.timeout]
+            folder.append(files.start)
             arguments = self._planner.arguments()
             job = {"folder": folder, "epoch": epoch, "store": lent, "planner": arguments}
             self._process = _Process(job, scratch)
@@ -162,7 +163,7 @@ class Ahead:
 
 
 class _Process:
-    """The process that plans. It ends with this one, since a pipe between them closes.
+    """The process that plans. It ends with this one, which it watches, or when a pipe closes.
 
     Args:
         job: what `serve` reads, without the pipe.
@@ -177,13 +178,13 @@ class _Process:
         self._messages: BinaryIO = TemporaryFile()  # noqa: SIM115  (read when it has ended)
         threads = str(max(1, usable_processors() // 2))
         with os.fdopen(watched, "rb"), TemporaryFile() as stdin:
-            stdin.write(json.dumps({**job, "parent": watched}, default=os.fspath).encode())
+            stdin.write(json.dumps(job, default=os.fspath).encode())
             stdin.seek(0)
             try:
                 self._process = start_python(
-                    __name__,
+                    __name__, watched, _PATIENCE,
                     stdin=stdin, stdout=subprocess.DEVNULL, stderr=self._messages,
-                    pass_fds=[watched, *(file.fileno() for file in files)],
+                    pass_fds=[file.fileno() for file in files],
                     env={**os.environ, **dict.fromkeys(_THREADS, threads)},
                 )  # fmt: skip
             except OSError as error:
@@ -208,10 +209,10 @@ class _Process:
 def serve() -> None:
     """Do the job in standard input, in the process that plans next to the training."""
     job = parse_json(sys.stdin.buffer.read())
-    end_with(job["parent"], _PATIENCE)
     signal.signal(signal.SIGTERM, _stop)
-    folder, every, world_size, timeout = job["folder"]
+    folder, every, world_size, timeout, start = job["folder"]
     files = PlanFolder(Path(folder), every, 1, 0, world_size, timeout)
+    files.start = start
     try:
         _make(Store.borrowed(job["store"]), files, job["planner"], job["epoch"])
     except BatchplanError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sized
+from hashlib import blake2b
 from types import FrameType
 from typing import Any, Final
 
@@ -16,6 +17,8 @@ _MAKERS: Final = {  # the methods of a Trainer that make loaders: whether of the
     "get_test_dataloader": False,
 }
 _CHECKPOINT: Final = "resume_from_checkpoint"  # the argument of Trainer.train
+
+_SAMPLE: Final = 64  # rows of a digest
 
 
 def asked_for_training() -> bool | None:
@@ -57,6 +60,15 @@ def part_size(batching: Batching) -> int:
     """Return the most rows that a device gets in a step."""
     parts = batching.world_size if batching.scope == "global" else 1
     return -(-batching.batch_size // parts)
+
+
+def digest_of(dataset: Any) -> str | None:
+    """Return a digest of 64 rows or less of a datasets.Dataset, by which it is known. None for
+    other data sets, whose rows may be random."""
+    if not (hasattr(dataset, "with_format") and hasattr(dataset, "__len__")):
+        return None
+    rows = dataset.with_format("arrow")[range(0, len(dataset), len(dataset) // _SAMPLE + 1)]
+    return blake2b(repr(rows.to_pydict()).encode(), digest_size=16).hexdigest()
 
 
 def check_rows(num_rows: int, dataset: Sized) -> None:

@@ -131,7 +131,9 @@ class EpochPlans:
             memory=Runtime.of(device, memory).memory, options={**options, "world_size": devices},
         )  # fmt: skip
         self.batching = self._planner.batching
-        self._vectors: Vectors | None = Vectors(self._files, num_rows, embed, same, embeddings)
+        self._vectors: Vectors | None = Vectors(
+            self._files, num_rows, embed, same, embeddings, cosine=self._planner.cosine
+        )
         self._ahead: Ahead | None = None
         if ahead is not None:
             self._ahead = Ahead(ahead, epochs, self._files, self._vectors, self._planner)
@@ -183,14 +185,18 @@ class EpochPlans:
         """
         path = self.path(epoch)
         self.resume()
-        if self.rank == 0:
-            self._files.begin(epoch, self._run)
+        self._files.begin(epoch, self._run)
         if not path.exists():
             raise InputError(
                 f"{path}: does not exist, but training goes on in the middle of its epoch; restore "
                 "the file, or resume from a checkpoint at the end of an epoch"
             )
         return self._begun(epoch)
+
+    def is_undecided(self, epoch: int) -> bool:
+        """Return whether `for_epoch` would refuse epoch 0 because of the plans in the folder, which
+        the state of a checkpoint would show to be those of this run."""
+        return epoch == 0 and self._files.is_undecided()
 
     @checked
     def for_epoch(self, epoch: int) -> Plan:
@@ -244,17 +250,18 @@ class EpochPlans:
         self._files.resume()
 
     def end(self) -> None:
-        """End the run, so that another process may use the folder. The end of the process does
-        this too."""
+        """End the run, so that another process may use the folder, and give up all vectors. The
+        end of the process does this too."""
         if self._ahead is not None:
             self._ahead.cancel()
+        if self._vectors is not None:
+            self._vectors.release()
         self._files.end()
         self._loaded = None
 
     def _make(self, epoch: int) -> None:
         """Collect the vectors of an epoch; in the process of rank 0, plan from them."""
-        if self.rank == 0:
-            self._files.forget_error(epoch)
+        self._files.forget_error(epoch)
         planned, began = self._planner.is_planned(epoch), time.perf_counter()
         sides = self._known_vectors.collect(epoch) if planned else []
         self._embedding_seconds += time.perf_counter() - began

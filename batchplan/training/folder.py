@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from typing import Any, BinaryIO
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, ref
 
-from batchplan.errors import InputError, ResourceError
+from batchplan.errors import InputError, OutputError, ResourceError
 from batchplan.files.atomic import output_errors, remove, write_files
 from batchplan.files.documents import parse_json
 from batchplan.files.locks import is_marked, mark_alive
@@ -21,7 +23,7 @@ from batchplan.text import keyed_url
 
 _STARTED = time.time()  # an error file that is older was left by another run
 _PAUSES = (0.01, 1.0)  # seconds between two looks at the folder, at first and at most
-_PATIENCE = 300.0  # seconds until rank 0 is taken to have begun although its lock is not seen
+_ANSWERS = 0.25  # seconds between two looks for announcements, at most
 _TRIES = 100  # to lock the folder, with the first pause between them
 _REASON = 2000  # characters of an error that the other processes repeat
 _MOST = 1 << 20  # bytes of the description of a run
@@ -40,8 +42,13 @@ class PlanFolder:
 
     ``run.json`` describes the run. The process of rank 0 keeps it locked from its first plan until
     the run ends, and each other process locks a file of its own. So a second run is refused, and
-    all processes notice within seconds if one of them is killed. A file system without locks allows
-    neither.
+    all processes notice within seconds if one of them is killed after it asked for its first plan.
+    A file system without locks allows neither.
+
+    The run begins with a handshake, which needs neither locks nor clocks: each process announces
+    itself in ``rank-1.lock`` and so on, and the process of rank 0 answers in ``rank-1.start`` with
+    the name of this start of the run. Vectors travel in files with this name. So files of earlier
+    processes, whether these have ended or not, are not taken for those of this run.
 
     Args:
         path: of the folder, which is created with the first plan.
@@ -49,6 +56,9 @@ class PlanFolder:
         keep: number of plans that stay, the newest ones.
         rank, world_size: of this process.
         timeout: seconds that a process waits for another one.
+
+    Attributes:
+        start: names this start of the run; "" before `begin`.
     """
 
     def __init__(
@@ -56,7 +66,7 @@ class PlanFolder:
     ) -> None:
         self.path, self.every, self._keep = path, every, keep
         self.rank, self.world_size, self.timeout = rank, world_size, timeout
-        self._run = path / "run.json"
+        self.start, self._run = "", path / "run.json"
         self._lock: BinaryIO | None = None
         self._begun = self._resumed = False
         self._seen: set[int] = set()  # ranks whose lock was seen
@@ -79,16 +89,16 @@ class PlanFolder:
 
     def part_path(self, epoch: int, part: int | str, rank: int) -> Path:
         """Return the file of the vectors of a process: of a call of ``embed``, or of its steps."""
-        return self.path / f"part-{self.first(epoch):04d}-{part}-{rank}.npy"
+        return self.path / f"part-{self.start}-{self.first(epoch):04d}-{part}-{rank}.npy"
 
     def rows_path(self, epoch: int) -> Path:
         """Return the file of the rows that must be embedded because no step has recorded them."""
-        return self.path / f"part-{self.first(epoch):04d}-rows.npy"
+        return self.path / f"part-{self.start}-{self.first(epoch):04d}-rows.npy"
 
     def remove_parts(self, epoch: int) -> None:
         """Remove the vectors that an epoch was planned from. Other processes may have saved those
         for the next one already."""
-        for path in self.path.glob(f"part-{self.first(epoch):04d}-*.npy"):
+        for path in self.path.glob(f"part-{self.start}-{self.first(epoch):04d}-*.npy"):
             remove(path)
 
     def remove_old(self, epoch: int) -> None:
@@ -106,6 +116,10 @@ class PlanFolder:
         """Accept the existing plans as those of this run."""
         self._resumed = True
 
+    def is_undecided(self) -> bool:
+        """Return whether it is not known yet if the plans in the folder are those of this run."""
+        return not (self._begun or self._resumed) and bool(self.saved())
+
     def begin(self, epoch: int, run: dict[str, Any]) -> None:
         """Begin the run in this process, unless it has begun. Other processes than that of rank 0
         wait until that has begun.
@@ -116,39 +130,55 @@ class PlanFolder:
             run: describes the run, as JSON values. What two descriptions have in common must agree.
 
         Raises:
-            InputError: the plans are those of another run, or another run uses the folder now.
+            InputError: the plans are those of another run, another run uses the folder now, or the
+                process of rank 0 describes the run in another way.
             OutputError: the folder cannot be written to.
             ResourceError: as `wait_for`.
         """
         if self._begun:
             return
         if self.rank:
-            self._join(epoch)
+            self._join(epoch, run)
         else:
             self._start(epoch, run)
         self._begun = True
 
     def _start(self, epoch: int, run: dict[str, Any]) -> None:
         self._check(epoch, run)
-        if not is_marked(self._run):  # before the lock is held, no process reads or writes parts
-            self._remove_left(epoch if self.saved() else None)
         lock = self._locked(self._run)
         self._check(epoch, run)  # again: another run may have ended meanwhile
+        self.start = secrets.token_hex(4)
+        self._take_over(epoch if self.saved() else None)
         if not self.saved():
             self._write(lock, json.dumps(run, indent=1, default=str))
-        os.utime(self._run)  # shows other processes that do not see the lock that the run has begun
         self._lock = lock
+        if self.world_size > 1:
+            paths = [
+                (self._lock_path(rank), self._answer_path(rank))
+                for rank in range(1, self.world_size)
+            ]
+            Thread(target=_answer, args=(paths, self.start, ref(lock)), daemon=True).start()
 
-    def _join(self, epoch: int) -> None:
-        before, patience = self._written(), time.monotonic() + _PATIENCE
+    def _join(self, epoch: int, run: dict[str, Any]) -> None:
+        path, answer = self._lock_path(self.rank), self._answer_path(self.rank)
+        said = f"{socket.gethostname()} {secrets.token_hex(8)}\n"
 
-        def begun() -> bool:
-            late = time.monotonic() > patience and self._run.exists()
-            return is_marked(self._run) is not False or self._written() != before or late
+        def answered() -> bool:
+            if self._lock is None or not _is_at(self._lock, path):  # rank 0 has removed it
+                self._lock = None
+                self._lock = self._locked(path)
+                self._write(self._lock, said)
+            return _text(answer).startswith(said)
 
-        self._wait(begun, f"{self._run}: not locked", epoch, 0)
-        self._lock = self._locked(self._lock_path(self.rank))
-        self._write(self._lock, socket.gethostname())
+        self._wait(answered, f"{answer}: no answer", epoch, 0)
+        self.start = _text(answer).removeprefix(said)
+        remove(answer)
+        for name, own, other in self._differences(run):
+            raise InputError(
+                f"rank {self.rank}: its {name} is {own!r:.120}, but that of rank 0 is "
+                f"{other!r:.120}; give all processes the same options, and the same rows in the "
+                "same order"
+            )
 
     def end(self) -> None:
         """End the run in this process."""
@@ -160,14 +190,19 @@ class PlanFolder:
         if isinstance(error, FailedElsewhereError) or (self._lock is None and is_marked(self._run)):
             return
         said = "" if keyed_url(str(error)) else f": {error}"  # of the user's function
-        reason = f"rank {self.rank} failed with {type(error).__name__}{said}"
+        reason = f"{self._failed}{type(error).__name__}{said}"
         with suppress(Exception):
             content = reason[:_REASON].encode(errors="backslashreplace")
             write_files({self._error_path(epoch): content})
 
+    @property
+    def _failed(self) -> str:
+        return f"rank {self.rank} failed with "
+
     def forget_error(self, epoch: int) -> None:
-        """Remove the error of an epoch that is planned again."""
-        remove(self._error_path(epoch))
+        """Remove the error of this process in an epoch that is planned again."""
+        if _text(self._error_path(epoch)).startswith(self._failed):
+            remove(self._error_path(epoch))
 
     def wait_for(self, path: Path, epoch: int, rank: int, *, or_plan: bool = False) -> None:
         """Wait until the process of a rank has made a file for an epoch, or its plan.
@@ -183,7 +218,7 @@ class PlanFolder:
         lock = self._lock_path(rank)
         while True:
             # In this order: a process locks its file, writes its host there, makes files, and ends.
-            host, locked = _host_of(lock) if rank else "", is_marked(lock)
+            host, locked = _text(lock).partition(" ")[0] if rank else "", is_marked(lock)
             if locked or (locked is False and host == socket.gethostname()):
                 self._seen.add(rank)  # in the second case, it ended before the first look
             if ready():
@@ -236,19 +271,24 @@ class PlanFolder:
     def _error_path(self, epoch: int) -> Path:
         return self.plan_path(epoch).with_suffix(".error")
 
-    def _written(self) -> int:
-        """Return when ``run.json`` was last written, in nanoseconds; 0 if it does not exist."""
-        with suppress(FileNotFoundError):
-            return self._run.stat().st_mtime_ns
-        return 0
+    def _answer_path(self, rank: int) -> Path:
+        return self.path / f"rank-{rank}.start"
 
-    def _remove_left(self, kept: int | None) -> None:
-        """Remove the files of earlier runs' processes, except for the vectors that were embedded
-        for the epoch ``kept``."""
-        for path in (*self.path.glob("part-*.npy"), *self.path.glob("rank-*.lock")):
-            words = path.stem.split("-")
-            embedded = len(words) == 4 and words[2].isdecimal()
-            if kept is None or not embedded or words[1] != f"{self.first(kept):04d}":
+    def _take_over(self, kept: int | None) -> None:
+        """Remove the files of earlier runs' processes. Vectors that they embedded for the epoch
+        ``kept`` become those of this run."""
+        for path in self.path.glob("part-*.npy"):
+            _, *words, rank = path.stem.split("-")
+            if (
+                kept is not None
+                and words[1:-1] == [f"{self.first(kept):04d}"]
+                and words[-1].isdecimal()
+            ):
+                path.rename(self.part_path(kept, words[-1], int(rank)))
+            else:
+                remove(path)
+        for path in self.path.glob("rank-*"):
+            if not is_marked(path):  # else its process waits for this one already
                 remove(path)
 
     def _check(self, epoch: int, run: dict[str, Any]) -> None:
@@ -260,6 +300,14 @@ class PlanFolder:
                 f"{self.path}: holds the plans of an earlier run, which another model made; "
                 f"{_MEND}, or load the state of a checkpoint to go on with that run"
             )
+        for name, value, got in self._differences(run):
+            raise InputError(
+                f"{self.path}: holds the plans of another run, whose {name} is {got!r:.200}, "
+                f"expected {value!r:.200}; {_MEND}"
+            )
+
+    def _differences(self, run: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+        """Yield the name, the own and the saved value of each difference to ``run.json``."""
         if not self._run.exists():
             return
         try:
@@ -269,10 +317,28 @@ class PlanFolder:
         before = before if isinstance(before, dict) else {}
         for name, value in parse_json(json.dumps(run, default=str).encode()).items():
             if (got := before.get(name, value)) != value:
-                raise InputError(
-                    f"{self.path}: holds the plans of another run, whose {name.replace('_', ' ')} "
-                    f"is {got!r:.200}, expected {value!r:.200}; {_MEND}"
-                )
+                yield name.replace("_", " "), value, got
+
+
+def _answer(paths: list[tuple[Path, Path]], start: str, alive: Callable[[], object]) -> None:
+    """Answer the announcements of the other processes with the start of the run, until all have
+    joined or the run has ended. It is a thread of its own, as the process of rank 0 may train."""
+    pause = _PAUSES[0]
+    while paths and alive() is not None:
+        for lock, answer in list(paths):
+            if (said := _text(lock)).endswith("\n"):  # else it is being written
+                with suppress(OutputError):
+                    write_files({answer: f"{said}{start}".encode()})
+                    paths.remove((lock, answer))
+        time.sleep(pause)
+        pause = min(2 * pause, _ANSWERS)
+
+
+def _is_at(stream: BinaryIO, path: Path) -> bool:
+    """Return whether an open file is the one at a path."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(stream.fileno()), path.stat())
+    return False
 
 
 def _marked_soon(descriptor: int) -> bool:
@@ -285,8 +351,8 @@ def _marked_soon(descriptor: int) -> bool:
     return False
 
 
-def _host_of(path: Path) -> str:
-    """The host of a process, by the file that it locks; "" if there is none."""
+def _text(path: Path) -> str:
+    """The text of a small file; "" if there is none."""
     try:
         return path.read_text(errors="replace")
     except OSError:

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 from batchplan.errors import InputError
 from batchplan.keywords import EpochKeywords
 from batchplan.plans.plan import Plan
-from batchplan.training.checks import check_rows
+from batchplan.training.checks import check_rows, digest_of
 from batchplan.training.epochs import EpochPlans
 from batchplan.training.recorder import Recorder, plan_of
 from batchplan.training.runs import agree_on_run, folder_of
@@ -113,12 +113,13 @@ class PlannedData(LightningDataModule):
             source: Any = self._plan
             if source is None:
                 epochs = trainer.max_epochs  # None or -1 if there is no such limit
-                limit = {"epochs": epochs if epochs and epochs > 0 else None}
+                known: dict[str, Any] = {"epochs": epochs if epochs and epochs > 0 else None}
+                known |= {"data": digest_of(self._dataset)}
                 self._run = agree_on_run(self._state)
                 folder = folder_of(self._run, self._folder, trainer.default_root_dir)
                 source = self._plans = EpochPlans(
                     folder, embed=self._vectors, num_rows=len(self._dataset), **place,
-                    **{**limit, **self._options},
+                    **{**known, **self._options},
                 )  # fmt: skip
             self._sampler = PlanBatchSampler(source, **place)
         if self._plans is not None and (trainer.ckpt_path is not None or trainer.global_step):
@@ -166,12 +167,13 @@ class ResumableLoader(DataLoader[Any]):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the sampler at the step of the training."""
-        return {**self.batch_sampler.state_dict(), "position": self._steps}
+        place = {"epoch": self.batch_sampler.epoch, "position": self._steps}
+        return {**self.batch_sampler.state_dict(), **place}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume where `state_dict` was called; raises as that of the sampler."""
         self.batch_sampler.load_state_dict(state)
-        self._steps = self._start = state["position"]
+        self._steps = self._start = self.batch_sampler.position
 
 
 class _RecordedSteps(Callback):

@@ -91,6 +91,10 @@ class MultiDatasetPlans:
         """Return the number of batches of every plan."""
         return len(self._turns(0)) * self._at_once
 
+    def is_undecided(self, epoch: int) -> bool:
+        """As `EpochPlans.is_undecided`, of any data set."""
+        return any(own.is_undecided(epoch) for own in self.plans.values())
+
     def for_epoch(self, epoch: int) -> Plan:
         """Return the joined plan of an epoch, counted from 0. Raises as `EpochPlans.for_epoch`."""
         return self._join(epoch, [own.for_epoch(epoch) for own in self.plans.values()])

@@ -40,6 +40,7 @@ class EpochPlanner:
     Attributes:
         batching: how the rows of every plan are cut.
         partitions: whether the planner uses each row once.
+        cosine: whether the planner compares directions, which vectors of zeros do not have.
 
     Raises:
         InputError: the planner or an option is unknown, options contradict each other, or the
@@ -61,6 +62,8 @@ class EpochPlanner:
         self._chosen = chosen = self._checked()
         self.batching: Batching = chosen.batching()
         self.partitions: bool = chosen.makes_partition()
+        blind = self.planner in (RANDOM, "shuffled")
+        self.cosine = not blind and getattr(chosen, "similarity", None) == "cosine"
 
     def described(self) -> dict[str, Any]:
         """Return the settings that a resumed run must share with this one, as JSON values."""
@@ -121,7 +124,8 @@ class EpochPlanner:
         """Return random batches, in which groups are in different batches as in planned ones."""
         alike = Embeddings.from_arrays(np.ones((self.num_rows, 1), np.float16))
         groups = {name: self.options.get(name) for name in ("group_column", "label_table")}
-        options: dict[str, Any] = {**asdict(self.batching), **groups, "guard": False}
+        size = self._chosen.batch_size  # per device, unlike that of the batching
+        options = {**asdict(self.batching), "batch_size": size, **groups, "guard": False}
         drawn = plan(alike, planner=RANDOM, seed=self._seed(epoch), device="cpu", **options)
         metadata = replace(drawn.metadata, fingerprint=None)  # of no data in particular
         return Plan(drawn.rows, drawn.batch_offsets, metadata)

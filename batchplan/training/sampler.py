@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sized
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, SupportsIndex
@@ -49,6 +50,9 @@ class PlanBatchSampler:
             ``rank="all"``: Accelerate would fill short batches up with rows of the first ones.
         position: number of batches that were taken in this epoch; 0 when it is complete.
 
+    Warns:
+        UserWarning: a second pass over a series whose epoch was never set.
+
     Raises:
         InputError: the file cannot be loaded, its batch size is not ``batch_size``, the plan is for
             another number of devices, or there is no such rank.
@@ -81,7 +85,8 @@ class PlanBatchSampler:
                 f"or plan again with --batch-size {batch_size}"
             )
         self.rank = _check_rank(self._batching, rank, world_size)
-        self.epoch = 0
+        self.epoch = self._passes = 0
+        self._ever_set = self._awaited = False  # whether `set_epoch` was called: for the next pass
         self.start_at(0)
         if self.rank != ALL:
             self.batch_size = part_size(self._batching)
@@ -101,12 +106,15 @@ class PlanBatchSampler:
 
     @checked
     def set_epoch(self, epoch: int) -> None:
-        """Go to an epoch. With a series, that is another plan, which is made now if necessary. A
-        single plan is the same in every epoch."""
+        """Go to an epoch. With a series, that is another plan, which is made now if necessary. If
+        the state of a checkpoint must decide, it is made with the first batch. A single plan is the
+        same in every epoch."""
+        self._ever_set = self._awaited = True
+        self._complete = False
         if epoch == self.epoch and self._plan is not None:
             return
         if self.series is not None:
-            self._plan = self.series.for_epoch(epoch)
+            self._plan = None if self.series.is_undecided(epoch) else self.series.for_epoch(epoch)
         if epoch != self.epoch:
             self.start_at(0)
         self.epoch = epoch
@@ -115,14 +123,15 @@ class PlanBatchSampler:
     def start_at(self, position: int) -> None:
         """Let the next pass begin after ``position`` batches. Later ones begin at the first."""
         self.position = self._start = position
+        self._complete = False
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where this sampler is, as JSON values: the digest of the plan, the epoch, and the
-        number of batches that were taken. A loader with workers takes some before the training
-        needs them."""
+        """Return where this sampler is, as JSON values: the digest of the plan, None if it is not
+        made; the epoch, which is the next one if this one is complete; and the number of batches
+        that were taken. A loader with workers takes some before the training needs them."""
         return {
-            "plan": self.plan.digest,
-            "epoch": self.epoch,
+            "plan": None if self._plan is None else self._plan.digest,
+            "epoch": self.epoch + self._complete,
             "position": self.position,
             "parts": ALL if self.rank == ALL else "own",
         }
@@ -130,10 +139,12 @@ class PlanBatchSampler:
     @checked
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where `state_dict` was called: the next pass begins there, later ones at the first
-        batch.
+        batch. If `set_epoch` was called for the next pass, the state must be of that epoch, or have
+        no batches left or taken in an earlier one. (Loaders apply a state when a pass begins.)
 
         Raises:
-            InputError: it was called with another plan, or the plan of its epoch is gone.
+            InputError: it was called with another plan, the plan of its epoch is gone, or the next
+                pass is another epoch.
         """
         if missing := {"plan", "epoch", "position", "parts"} - state.keys():
             raise InputError(
@@ -146,16 +157,24 @@ class PlanBatchSampler:
             )
         check_arguments(state)
         epoch, position = state["epoch"], state["position"]
+        due = self.epoch if self._awaited else epoch
+        if due != epoch:
+            if position and (epoch > due or position < len(self)):
+                raise InputError(
+                    f"state: is of {position} batches of epoch {epoch}, but set_epoch({due}) was "
+                    f"called; resume with set_epoch({epoch})"
+                )
+            position = 0
         plan = self._plan
         if self.series is not None:
             self.series.resume()
             plan = self.series.existing(epoch) if position else None
-        if plan is not None and plan.digest != state["plan"]:
+        if plan is not None and state["plan"] not in (None, plan.digest):
             raise InputError(
                 f"state: is of {position} batches of the plan with digest {state['plan']}, but "
                 f"this plan is {plan.digest}; go on with the plan of the checkpoint"
             )
-        self._plan, self.epoch = plan, epoch
+        self._plan, self.epoch = plan, due
         self.start_at(position)
 
     def __getattr__(self, name: str) -> Any:
@@ -216,10 +235,18 @@ class PlanBatchSampler:
 
     def __iter__(self) -> Iterator[list[int]]:
         start, self._start = self._start, 0
+        self._awaited = self._complete = False
+        self._passes += 1
+        if self._passes == 2 and self.series is not None and not self._ever_set:
+            warnings.warn(
+                f"sampler: this pass has the plan of epoch {self.epoch} again; call "
+                "sampler.set_epoch(epoch) before each pass",
+                stacklevel=2,
+            )
         for step in range(start, len(self)):
             self.position = step + 1
             yield self[step]
-        self.position = 0
+        self.position, self._complete = 0, True
 
 
 def _check_rank(

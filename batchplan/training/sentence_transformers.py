@@ -137,6 +137,7 @@ class PlannedEpochs(transformers.PlannedEpochs):
         self._found: dict[str, dict[str, Any]] = {}  # the settings of each loss
         self._outputs: list[Tensor] = []  # of this step, one after the other
         self._hook: Any = None  # of the model that is trained
+        self._listens = False  # whether a step is under way
 
     def __getstate__(self) -> dict[str, Any]:
         """The state for checkpoints, without the model and the data."""
@@ -285,12 +286,32 @@ class PlannedEpochs(transformers.PlannedEpochs):
             self._found[name] = loss_settings(made)
         super().on_init_end(*events, **others)
 
+    def asked(self) -> Any:
+        """Return the batches, for the trainer that asks now. Its steps record their vectors."""
+        batches, trainer = super().asked(), self._trainer
+        if self._records and getattr(trainer.training_step, "records_for", None) is not self:
+            train = trainer.training_step
+
+            def training_step(*inputs: Any, **others: Any) -> Any:
+                self._listens = True
+                try:
+                    return train(*inputs, **others)
+                except BaseException:
+                    self._release()
+                    raise
+                finally:
+                    self._listens = False
+
+            training_step.records_for = self  # type: ignore[attr-defined]
+            trainer.training_step = training_step
+        return batches
+
     def on_train_begin(self, *events: Any, **others: Any) -> None:
         """Require that the loader uses the batches of the plans, and listen to the model, which a
         trainer with `model_init` has made only now."""
         super().on_train_begin(*events, **others)
         self._release()
-        if self.options["embeddings"] == "training" and self.encoder is None:
+        if self._records:
             # The last module and not the model, as losses may replace the model's forward method.
             self._hook = self._model[-1].register_forward_hook(self._keep_output)
 
@@ -299,7 +320,12 @@ class PlannedEpochs(transformers.PlannedEpochs):
         self._release()
         super().on_train_end(*events, **others)
 
+    @property
+    def _records(self) -> bool:
+        return self.options["embeddings"] == "training" and self.encoder is None
+
     def _release(self) -> None:
+        """Leave nothing with the model, and keep none of its vectors."""
         self._outputs = []
         if self._hook is not None:
             self._hook.remove()
@@ -313,7 +339,7 @@ class PlannedEpochs(transformers.PlannedEpochs):
     on_substep_end = on_step_end  # a step whose gradients are accumulated
 
     def _keep_output(self, module: Any, _inputs: Any, output: Any) -> None:
-        if not module.training:
+        if not (module.training and self._listens):
             return
         vectors = output.get("sentence_embedding")
         if vectors is None:

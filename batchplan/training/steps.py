@@ -29,10 +29,11 @@ class StepVectors:
 
     Args:
         num_rows: N, rows of the data set.
+        cosine: whether x and y need a direction.
     """
 
-    def __init__(self, num_rows: int) -> None:
-        self._num_rows = num_rows
+    def __init__(self, num_rows: int, *, cosine: bool = False) -> None:
+        self._num_rows, self._cosine = num_rows, cosine
         self._kept: list[Recorded] = []
         self._count = 0  # rows of `_kept`
         self._copies: deque[tuple[torch.cuda.Event, Any, list[torch.Tensor]]] = deque()
@@ -71,7 +72,8 @@ class StepVectors:
 
     def _keep(self, rows: Any, sides: Sequence[torch.Tensor]) -> None:
         numbers, arrays = row_numbers(rows, self._num_rows), [side.numpy() for side in sides]
-        require_vectors("vectors", numbers, arrays, self._kept[0][1] if self._kept else arrays)
+        like = self._kept[0][1] if self._kept else arrays
+        require_vectors("vectors", numbers, arrays, like, cosine=self._cosine)
         copies = [array.copy() for array in arrays]  # the step may change its own
         self._kept.append((numbers, copies))
         self._count += len(numbers)
@@ -88,7 +90,12 @@ class StepVectors:
 
 
 def require_vectors(
-    what: str, rows: NDArray[Any], sides: Sequence[NDArray[np.float16]], like: Sequence[Any] = ()
+    what: str,
+    rows: NDArray[Any],
+    sides: Sequence[NDArray[np.float16]],
+    like: Sequence[Any] = (),
+    *,
+    cosine: bool = False,
 ) -> None:
     """Require a finite vector for each row.
 
@@ -97,6 +104,8 @@ def require_vectors(
         rows: int (n,), for the message.
         sides: arrays that should be (n, d).
         like: arrays that should have the same number and d; by default the first of ``sides``.
+        cosine: whether zeros are refused in x and y, which have no cosine similarity. For mined
+            negatives, they are a missing one.
 
     Raises:
         InputError: the arrays differ from this, or have NaN or infinite values.
@@ -116,6 +125,13 @@ def require_vectors(
                 f"{name}: row {rows[~finite][0]} has NaN or values beyond 65504, the largest "
                 f"float16, as {int((~finite).sum())} of {len(rows)} rows; look at the loss, or "
                 "normalize the vectors"
+            )
+        zero = ~side.any(1)
+        if cosine and zero.any() and name in ("x", "y"):
+            raise InputError(
+                f"{name}: row {rows[zero][0]} has a vector of zeros, as {int(zero.sum())} of "
+                f"{len(rows)} rows, for which cosine similarity is not defined; drop such rows "
+                "(of empty texts?) before the training"
             )
 
 

@@ -26,7 +26,12 @@ from batchplan.errors import InputError
 from batchplan.keywords import EpochKeywords
 from batchplan.plans.steps import batches_per_step
 from batchplan.training.arguments import checked
-from batchplan.training.checks import asking_trainer, check_loader, resumed_checkpoint
+from batchplan.training.checks import (
+    asking_trainer,
+    check_loader,
+    digest_of,
+    resumed_checkpoint,
+)
 from batchplan.training.epochs import EpochPlans, process_place
 from batchplan.training.multi_dataset import MultiDatasetPlans
 from batchplan.training.recorder import Recorder, plan_of
@@ -146,7 +151,8 @@ class PlannedEpochs(TrainerCallback):
 
     def make_plans(self, folder: Path) -> EpochPlans | MultiDatasetPlans:
         """Make the plans of all epochs of a run."""
-        return self.plans_of(folder, len(self.dataset), self._embed_rows, self.options)
+        options = {"data": digest_of(self.dataset), **self.options}
+        return self.plans_of(folder, len(self.dataset), self._embed_rows, options)
 
     def plans_of(
         self, folder: Path, num_rows: int, embed: Embed, options: Mapping[str, Any]

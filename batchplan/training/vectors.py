@@ -38,6 +38,7 @@ class Vectors:
         files: the folder of the plans.
         num_rows: N, rows of the data set.
         embed, same, embeddings: see `EpochPlans`.
+        cosine: whether vectors of zeros are refused.
 
     Attributes:
         store: the vectors, in the process of rank 0.
@@ -51,11 +52,17 @@ class Vectors:
         embed: Embed,
         same: Callable[[], Sequence[Int64Array]] | None,
         embeddings: Mode,
+        *,
+        cosine: bool = False,
     ) -> None:
         self._files, self._num_rows, self._embed, self._same = files, num_rows, embed, same
-        self._steps = StepVectors(num_rows)
-        self.embeddings = embeddings
-        self.store = Store(num_rows if files.rank == 0 else 0)
+        self._cosine, self.embeddings = cosine, embeddings
+        self.release()
+
+    def release(self) -> None:
+        """Begin without vectors, or give up all."""
+        self._steps = StepVectors(self._num_rows, cosine=self._cosine)
+        self.store = Store(self._num_rows if self._files.rank == 0 else 0)
         self.complete = False
 
     def record(self, rows: Any, x: Any, y: Any = None, *negatives: Any) -> None:
@@ -134,7 +141,7 @@ class Vectors:
         if not sides:
             raise InputError("embed: returned no arrays, expected one for each side")
         arrays = [half(side).numpy() for side in sides]
-        require_vectors("embed", rows, arrays)
+        require_vectors("embed", rows, arrays, cosine=self._cosine)
         return arrays
 
 

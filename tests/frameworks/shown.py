@@ -3,11 +3,28 @@ the code that is tested."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from itertools import chain, pairwise
+from unittest import mock
 
 import numpy as np
 
 from batchplan import Plan
+from batchplan.training.vectors import Vectors
+
+
+@contextmanager
+def last_vectors():
+    """A list that gets the vectors, by side, which plans were made from when they end."""
+    kept, release = [], Vectors.release
+
+    def keep(vectors):
+        if hasattr(vectors, "store"):
+            kept[:] = vectors.store.sides or kept
+        release(vectors)
+
+    with mock.patch.object(Vectors, "release", keep):
+        yield kept
 
 
 def run_of(folder):

@@ -36,15 +36,18 @@ class Model(LightningModule):
 
 
 class Stop(Callback):
-    """Saves a checkpoint after a step, or after an epoch, and ends."""
+    """Saves a checkpoint after a step, or after the end of its epoch (a half more), and ends."""
 
     def __init__(self, path, step):
         self.path, self.step = path, step
 
-    def on_train_batch_end(self, trainer, *_):
-        if trainer.global_step == self.step:
+    def on_train_batch_end(self, trainer, *_, more=0):
+        if trainer.global_step + more == self.step:
             trainer.save_checkpoint(self.path)
             trainer.should_stop = True
+
+    def on_train_epoch_end(self, trainer, *_):
+        self.on_train_batch_end(trainer, more=0.5)
 
 
 def fit(data, folder, devices, *, model=None, epochs=2, resume=None, callbacks=(), **flags):
@@ -180,7 +183,8 @@ def test_a_schedule_ends_with_the_last_epoch(tmp_path):
     options = {"planner": "rwr", "restart": "0.2:0.05"}
     train(tmp_path, 1, stop=3, **options)
     train(tmp_path, 1, resume=True, **options)
-    plans = [Plan.load(tmp_path / "plans" / f"plan-000{epoch}.npz") for epoch in (0, 1)]
+    folder = run_of(tmp_path / "plans")
+    plans = [Plan.load(folder / f"plan-000{epoch}.npz") for epoch in (0, 1)]
     assert [plan.metadata.metrics["restart"] for plan in plans] == pytest.approx([0.2, 0.05])
 
 

@@ -107,6 +107,41 @@ def test_torchdata(workers, taken, tmp_path):
         assert seen == 2 * expected
 
 
+def stateful(folder, workers, stop=None, begin=0, state=None):
+    """The rows of each step of a loop that stops after a step, or in the middle between two epochs;
+    and the loader's state then."""
+    plans = EpochPlans(
+        folder, "random", embed=lambda rows: vectors(0, rows), num_rows=ROWS, batch_size=4
+    )
+    sampler = PlanBatchSampler(plans)
+    loader = StatefulDataLoader(Rows(), batch_sampler=sampler, num_workers=workers)
+    if state is not None:
+        loader.load_state_dict(state)
+    seen = []
+    for epoch in range(begin, 3):
+        sampler.set_epoch(epoch)
+        for rows in loader:
+            seen.append(rows.int().tolist())
+            if len(seen) == stop:
+                return seen, loader.state_dict()
+        if len(seen) + 0.5 == stop:
+            break
+    return seen, loader.state_dict()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    ("stop", "begin"), [(5, 0), (12, 0), (12, 1), (12.5, 1), (17, 1), (36.5, 3)]
+)
+def test_torchdata_goes_on_in_a_series(workers, stop, begin, tmp_path):
+    """Within an epoch, after its last step, and after its end (.5); in a new process."""
+    (seen, state) = run(stateful, 1, tmp_path / "plans", workers, stop)[0]
+    went_on, _ = run(stateful, 1, tmp_path / "plans", workers, begin=begin, state=state)[0]
+    whole, _ = stateful(tmp_path / "whole", 0)
+    assert len(whole) == 36
+    assert seen + went_on == whole
+
+
 def test_torchdata_refuses_another_plan(tmp_path):
     made = plan(tmp_path)
     other = Plan.cut(range(ROWS), Batching(4, world_size=2), num_rows=ROWS)

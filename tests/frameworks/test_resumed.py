@@ -1,5 +1,5 @@
-"""Each adapter, with fresh vectors and those of the training, stopped in the middle of an epoch and
-resumed: every step sees the rows of its plan."""
+"""Each adapter, with fresh vectors and those of the training, stopped anywhere and resumed in a new
+process: every step sees the rows of its plan."""
 
 from __future__ import annotations
 
@@ -54,6 +54,9 @@ def with_accelerate(folder, *, stop, resume, **way):
             if len(seen) == stop:
                 accelerator.save_state(folder / "checkpoint")
                 return seen
+        if len(seen) + 0.5 == stop:
+            accelerator.save_state(folder / "checkpoint")
+            break
     return seen
 
 
@@ -113,14 +116,24 @@ PROGRAMS = {
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_step_sees_the_rows_of_its_plan(name, way, devices, tmp_path):
+    goes_on(name, way, devices, 1.5, 0, tmp_path)
+
+
+@pytest.mark.parametrize(("epochs", "more"), [(0.5, 0), (1, 0), (1, 0.5), (EPOCHS, 0.5)])
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in LOSSES[1:]])
+def test_a_run_may_stop_anywhere(name, epochs, more, tmp_path):
+    goes_on(name, "training", 1, epochs, more, tmp_path)
+
+
+def goes_on(name, way, devices, epochs, more, folder):
+    """Stop after a step, or, with a half more, after the end of its epoch; and resume."""
     program, options = PROGRAMS[name], WAYS[way]
     if name in LOSSES:
-        save_model(tmp_path / "model")
-    steps = ROWS // (4 * devices)
-    stop = steps + steps // 2
-    begun = run(program, devices, tmp_path, stop=stop, resume=False, **options)
-    went_on = run(program, devices, tmp_path, stop=None, resume=True, **options)
+        save_model(folder / "model")
+    stop = int(epochs * (ROWS // (4 * devices)))
+    begun = run(program, devices, folder, stop=stop + more, resume=False, **options)
+    went_on = run(program, devices, folder, stop=None, resume=True, **options)
     seen = [one[:stop] + other for one, other in zip(begun, went_on, strict=True)]
-    assert seen == epochs_of(tmp_path / "plans", devices, EPOCHS)
-    left = sorted(path.name for path in (tmp_path / "plans").rglob("part-*"))
+    assert seen == epochs_of(folder / "plans", devices, EPOCHS)
+    left = sorted(path.name for path in (folder / "plans").rglob("part-*"))
     assert left == []

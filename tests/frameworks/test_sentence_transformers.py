@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import torch
@@ -15,12 +19,13 @@ from sentence_transformers.sentence_transformer import losses
 
 from batchplan import InputError, Plan
 from batchplan.training import PlanBatchSampler
+from batchplan.training.epochs import process_place
 from batchplan.training.sentence_transformers import PlannedEpochs, loss_settings
 from batchplan.training.text_columns import shared_texts
 from batchplan.training.text_encoding import BatchSize
 
 from .processes import FailedError, run
-from .shown import epochs_of
+from .shown import epochs_of, last_vectors
 from .stopping import Interrupt, Stop
 from .texts import FRESH, QUICKLY, ROWS, load_model, pairs, rows_of, save_model
 
@@ -124,6 +129,17 @@ def test_every_step_sees_the_rows_of_its_plan(devices, options, tmp_path, saved)
     assert first.scope == ("global" if options.get("gather") else "device")
 
 
+def train_in_an_order_of_its_own(folder, model_folder):
+    train(folder, model_folder, dataset=pairs().shuffle(seed=process_place()[0]))
+
+
+def test_processes_with_rows_in_different_orders(tmp_path, saved):
+    with pytest.raises(
+        FailedError, match=r"rank 1: its data is '\w+', but that of rank 0 is '\w+'"
+    ):
+        run(train_in_an_order_of_its_own, 2, tmp_path, saved)
+
+
 @pytest.mark.parametrize(
     ("devices", "loss", "arguments"),
     [
@@ -160,8 +176,9 @@ def train_on_vectors(folder, model_folder, **options):
         return embed(rows, *of)
 
     plans._embed = counted
-    trainer.train()
-    return trainer.seen, plans.plans._vectors.store.sides, embed(np.arange(ROWS)), calls
+    with last_vectors() as kept:
+        trainer.train()
+    return trainer.seen, kept, embed(np.arange(ROWS)), calls
 
 
 def test_evaluations_and_predictions_outside_of_the_training(tmp_path, saved):
@@ -201,9 +218,11 @@ def test_epochs_after_the_planned_ones_are_random(devices, tmp_path, saved):
     assert planners == ["partition", "random"]
 
 
-@pytest.mark.parametrize(("devices", "ahead"), [(1, None), (2, 0.4)])
-def test_a_plan_follows_a_random_epoch(devices, ahead, tmp_path, saved):
-    options = {"planner": "partition", "embeddings": "training", "random_epochs": 1, "ahead": ahead}
+@pytest.mark.parametrize(
+    ("devices", "more"), [(1, {}), (2, {"ahead": 0.4}), (2, {"gather": True, "tail": "drop"})]
+)
+def test_a_plan_follows_a_random_epoch(devices, more, tmp_path, saved):
+    options = {"planner": "partition", "embeddings": "training", "random_epochs": 1, **more}
     results = run(train, devices, tmp_path, saved, **options)
     assert [seen for seen, _ in results] == epochs_of(tmp_path / "plans", devices, 2)
     planners = [Plan.load(path).metadata.planner for path in plans_of(tmp_path)]
@@ -314,6 +333,36 @@ def test_a_run_resumes_with_its_own_texts(tmp_path, saved):
     other = Dataset.from_dict({**texts, "anchor": texts["anchor"][::-1]})
     with pytest.raises(InputError, match="holds the plans of another run, whose data is"):
         train(tmp_path, saved, resume=True, dataset=other)
+
+
+@pytest.mark.parametrize("fails", [None, "in a step", "between two steps"])
+def test_a_model_keeps_nothing_of_its_training(fails, tmp_path, saved):
+    """Neither of the training nor of the 500 steps of a later one, of the user's own."""
+    trainer, outputs = make(tmp_path, saved, embeddings="training"), []
+    model = trainer.model
+
+    def fail(*_others, **_named):
+        if len(outputs) > 12:
+            raise KeyboardInterrupt
+
+    handle = model[-1].register_forward_hook(
+        lambda *of: outputs.append(weakref.ref(of[2]["sentence_embedding"]))
+    )
+    if fails == "in a step":
+        trainer.loss.register_forward_hook(fail)
+    elif fails:
+        plans_in(trainer).on_log = plans_in(trainer).on_epoch_end = fail
+    with pytest.raises(KeyboardInterrupt) if fails else nullcontext():
+        trainer.train()
+    tokens = model.tokenize(["x1 x2"] * 8)
+    for _ in range(500):
+        model(dict(tokens))["sentence_embedding"].sum().backward()
+    handle.remove()
+    gc.collect()
+    assert len(outputs) > 512
+    assert [output for output in outputs if output() is not None] == []
+    assert len(model[-1]._forward_hooks) == (fails == "between two steps")
+    assert not plans_in(trainer).plans._vectors._steps.take() or fails
 
 
 def test_equal_texts_never_meet(tmp_path, saved, monkeypatch):

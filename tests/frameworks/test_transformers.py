@@ -12,7 +12,7 @@ from batchplan.training.transformers import PlannedBatches, PlannedEpochs
 
 from .numbers import ROWS, Rows, vectors
 from .processes import run
-from .shown import epochs_of, run_of
+from .shown import epochs_of, last_vectors, run_of
 from .stopping import Stop
 
 
@@ -112,8 +112,9 @@ def train_on_vectors(folder):
         folder, kind=Kept, embed=lambda rows: np.zeros((len(rows), 3)), embeddings="training",
         arguments={"gradient_accumulation_steps": 2},
     )  # fmt: skip
-    trainer.train()
-    return plans_in(trainer).plans._vectors.store.sides
+    with last_vectors() as kept:
+        trainer.train()
+    return kept
 
 
 @pytest.mark.parametrize("devices", [1, 2])

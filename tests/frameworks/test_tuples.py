@@ -17,7 +17,7 @@ from batchplan.data import Embeddings
 from batchplan.training.sentence_transformers import PlannedEpochs
 
 from .processes import run
-from .shown import epochs_of, run_of
+from .shown import epochs_of, last_vectors, run_of
 from .texts import FRESH, QUICKLY, ROWS, load_model, rows_of, save_model
 
 COLUMNS = {"anchor": "x", "positive": "y", "negative_1": "n", "negative_2": "m"}
@@ -56,9 +56,13 @@ def train(folder, model_folder, *, loss="MultipleNegativesRankingLoss", planner=
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
-    trainer.train()
-    kept = [np.array(side) for side in plans.plans._vectors.store.sides]
-    return trainer.seen, kept, [model.encode(texts[name]) for name in COLUMNS]
+    with last_vectors() as kept:
+        trainer.train()
+    return (
+        trainer.seen,
+        [np.array(side) for side in kept],
+        [model.encode(texts[name]) for name in COLUMNS],
+    )
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -137,6 +138,15 @@ def test_the_first_epochs_are_random(tmp_path, planned):
                  planned_epochs=planned)  # fmt: skip
     planners = [plans.for_epoch(epoch).metadata.planner for epoch in range(5)]
     assert planners == ["random"] * 2 + ["partition"] * 2 + ["random" if planned else "partition"]
+
+
+def test_random_epochs_have_the_batches_of_planned_ones(tmp_path):
+    """Also if all devices share each."""
+    options = {"num_rows": 300, "planner": "partition", "random_epochs": 1, "world_size": 2}
+    plans = make(tmp_path, Learner(), scope="global", **options)
+    drawn = plans.for_epoch(0)
+    assert [len(batch) for batch in drawn.batches()] == plans.batch_sizes().tolist()
+    assert drawn.metadata.batch_size == 16
 
 
 def test_random_epochs_part_groups(tmp_path):
@@ -275,7 +285,7 @@ def test_the_others_hear_that_one_failed(tmp_path, failing):
     error = tmp_path / "plan-0003.error"
     os.utime(error, (0, 0))  # as another run left it
     gc.collect()  # the locks of this one
-    with pytest.raises(ResourceError, match=r"not (locked|there) after 0.05 seconds; look at what"):
+    with pytest.raises(ResourceError, match=r"no answer after 0.05 seconds; look at what"):
         EpochPlans(tmp_path, embed=Model(), rank=1, timeout=0.05, **SHARED).for_epoch(3)
     EpochPlans(tmp_path, embed=embed, rank=0, **SHARED)
     assert not error.exists()
@@ -401,6 +411,73 @@ def test_the_others_notice_that_one_was_killed(tmp_path, killed):
     both[killed].communicate()
 
 
+WITHOUT_LOCKS = """
+import errno, fcntl, sys, time
+import numpy as np
+
+def flock(*_):
+    raise OSError(errno.ENOLCK, "No locks available")
+
+fcntl.flock = flock
+from batchplan.training import EpochPlans
+
+folder, rank, epoch = sys.argv[1], *map(int, sys.argv[2:])
+options = {"num_rows": 50, "batch_size": 8, "rank": rank, "world_size": 2, "timeout": 60}
+embed = lambda rows: np.random.default_rng(rank).standard_normal((len(rows), 4))
+plans = EpochPlans(folder, "random", embed=embed, embeddings="training", **options)
+print("made", flush=True)
+plans.for_epoch(epoch)
+print(len(plans._vectors.store.met), flush=True)
+if epoch == 0:  # killed while the next epoch is planned
+    rows = np.arange(25 * rank, 25 * rank + 25)
+    plans.record(rows, embed(rows))
+    plans._vectors.handed_over(1)()
+    print("recorded", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_restart_of_all_processes_on_a_file_system_without_locks(tmp_path, first):
+    """The files of those that were killed are not taken for those of the living, and these are not
+    removed."""
+
+    def start(rank, epoch):
+        words = [sys.executable, "-c", WITHOUT_LOCKS, tmp_path / "plans", str(rank), str(epoch)]
+        return subprocess.Popen(words, stdout=subprocess.PIPE)
+
+    killed = [start(rank, 0) for rank in (0, 1)]
+    for process in killed:
+        while process.stdout.readline() != b"recorded\n":
+            assert process.poll() is None
+        process.kill()
+        process.communicate()
+    assert len([*(tmp_path / "plans").glob("part-*0001-steps-*.npy")]) == 2
+    early = start(first, 1)
+    assert early.stdout.readline() == b"made\n"
+    time.sleep(1)  # it waits, or has embedded
+    both = [early, start(1 - first, 1)]
+    for process in both:
+        process.communicate(timeout=50)
+        assert process.returncode == 0
+    names = sorted(path.name for path in (tmp_path / "plans").iterdir())
+    assert names == ["plan-0000.npz", "plan-0001.npz", "rank-1.lock", "run.json"]
+
+
+@pytest.mark.parametrize("changed", [{"data": "other"}, {"seed": 1}])
+def test_a_process_with_other_rows_or_options_is_named(tmp_path, changed):
+    def work(rank):
+        options = {**SHARED, "data": "these", **(changed if rank else {})}
+        with pytest.raises((InputError, ResourceError)) as error:
+            EpochPlans(tmp_path, embed=Model(), rank=rank, **options).for_epoch(0)
+        return str(error.value)
+
+    here, there = everywhere(work, 2)
+    (name, value), *_ = changed.items()
+    assert there.startswith(f"rank 1: its {name} is {value!r}, but that of rank 0 is ")
+    assert f"the process of rank 1 failed with InputError: {there}" in here
+
+
 def test_one_that_begins_between_two_looks_has_not_ended(tmp_path, monkeypatch):
     """Its lock was not seen, and then the host that it wrote after it had locked."""
     first, second = (PlanFolder(tmp_path, 1, 1, rank, 2, 60) for rank in (0, 1))
@@ -486,16 +563,72 @@ def test_a_sampler_of_something_else():
         PlanBatchSampler([[0, 1]])
 
 
-def test_a_sampler_of_a_series_goes_to_the_start_of_another_epoch(tmp_path):
+def test_a_finished_epoch_is_the_next_one_not_begun(tmp_path):
     sampler = PlanBatchSampler(make(tmp_path))
     sampler.set_epoch(1)
     list(sampler)
     state = sampler.state_dict()
+    sampler.set_epoch(2)
+    expected = list(sampler)
+    sampler.series.end()
     resumed = PlanBatchSampler(make(tmp_path))
     resumed.load_state_dict(state)
     assert len(resumed) == 7
-    assert (resumed.epoch, resumed.position) == (1, 0)
-    assert list(resumed) == list(sampler)
+    assert (resumed.epoch, resumed.position) == (2, 0)
+    resumed.set_epoch(resumed.epoch)
+    assert list(resumed) == expected
+
+
+@pytest.mark.parametrize(
+    ("epoch", "taken", "due"),
+    [(1, 3, 1), (1, 0, 2), (1, 0, 0), (1, 7, 1), (1, 7, 2)],
+)
+def test_a_state_that_is_loaded_after_the_epoch_was_set(tmp_path, epoch, taken, due):
+    sampler = PlanBatchSampler(make(tmp_path))
+    sampler.set_epoch(0)
+    sampler.set_epoch(epoch)
+    batches = iter(sampler)
+    for _ in range(taken):
+        next(batches)
+    state = sampler.state_dict()
+    sampler.series.end()
+    resumed = PlanBatchSampler(make(tmp_path))
+    resumed.set_epoch(due)
+    resumed.load_state_dict(state)
+    begin = taken if epoch == due else 0
+    expected = [batch.tolist() for batch in Plan.load(resumed.series.path(due)).batches()][begin:]
+    assert list(resumed) == expected
+    resumed.set_epoch(0)
+    assert len(list(resumed)) == 7
+
+
+@pytest.mark.parametrize(("taken", "due"), [(3, 0), (3, 2), (7, 0)])
+def test_a_state_of_another_epoch_than_the_one_that_was_set(tmp_path, taken, due):
+    sampler = PlanBatchSampler(make(tmp_path))
+    sampler.set_epoch(1)
+    batches = iter(sampler)
+    for _ in range(taken):
+        next(batches)
+    sampler.set_epoch(due)
+    state = {**sampler.state_dict(), "epoch": 1, "position": taken}
+    with pytest.raises(
+        InputError, match=rf"epoch 1, but set_epoch\({due}\) was called; resume with"
+    ):
+        sampler.load_state_dict(state)
+
+
+def test_a_loop_that_never_sets_the_epoch_is_warned(tmp_path):
+    sampler = PlanBatchSampler(make(tmp_path))
+    first = list(sampler)
+    with pytest.warns(UserWarning, match=r"has the plan of epoch 0 again; call sampler.set_epoch"):
+        assert list(sampler) == first
+    for silent in (PlanBatchSampler(sampler.plan), PlanBatchSampler(sampler.series)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for epoch in range(3):
+                if silent.series:
+                    silent.set_epoch(epoch)
+                list(silent)
 
 
 def test_a_sampler_of_a_series_goes_on(tmp_path):

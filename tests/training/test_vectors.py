@@ -200,6 +200,25 @@ def test_what_is_no_number_is_refused(value, kind):
         steps.record([3, 7], kind(np.ones((2, 3), np.float32)), kind(y))
 
 
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+def test_zeros_are_found_in_the_step_that_records_them(similarity, tmp_path):
+    options = {"planner": "partition", "random_epochs": 1, "similarity": similarity}
+    plans = EpochPlans(
+        tmp_path / "plans", embed=at_first, num_rows=ROWS, batch_size=8, embeddings="training",
+        **options,
+    )  # fmt: skip
+    x, y, negative = np.ones((3, 2, DIM), np.float32)
+    plans.record([0, 1], x, y, negative * 0)  # a missing mined negative
+    y[1] = 1e-9  # 0 in float16
+    if similarity == "dot":
+        plans.record([3, 7], x, y, negative)
+        return
+    with pytest.raises(
+        InputError, match="y: row 7 has a vector of zeros, as 1 of 2 rows, for which"
+    ):
+        plans.record([3, 7], x, y, negative)
+
+
 @given(st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=5), max_size=20))
 def test_the_last_vectors_of_each_row_are_kept_in_bounded_memory(batches):
     steps, last = StepVectors(5), {}
