@@ -43,11 +43,11 @@ def evaluate(
     everything: bool = option(False, "Show all metrics.", "--all"),
     json: bool = JSON,
 ) -> None:
-    """Measure a plan, and say whether to train on it; or a table of negatives.
+    """Measure a plan, and say whether to train on it.
 
     Compares the loss with that of random batches, of all rows at once, and of an oracle that gives
-    each row its hardest negatives. The verdict leaves out likely false negatives. docs/metrics.md
-    explains every number.
+    each row its hardest negatives. The verdict leaves out likely false negatives. A table of
+    negatives has figures of its own. docs/metrics.md explains every number.
 
     \b
     Example:

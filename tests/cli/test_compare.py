@@ -107,7 +107,8 @@ def test_the_table_shows_all_of_it(kept):
     assert (empty, guard[:25]) == ("", "guard    relative margin ")
     assert verdict.startswith("verdict  train on ")
     head, plan, chance, failure = (line.split("  ") for line in table)
-    heads = ["planner", "allowed", "broken", "loss", "oracle", "reduction", "seconds", "memory"]
+    heads = ["planner", "allowed", "broken", "loss", "oracle", "reduction", "seen",
+             "seconds", "memory"]  # fmt: skip
     assert [cell.strip() for cell in head if cell.strip()] == heads
     cells = [cell.strip() for cell in plan if cell.strip()]
     assert (cells[:2], len(cells)) == (["1", "gcbs"], len(heads) + 1)

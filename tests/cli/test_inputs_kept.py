@@ -48,6 +48,7 @@ NEEDS = {
     "embed": ["--columns", "text"],
     "hardneg": ["--as-batches"],
     "scns": ["--as-batches"],
+    "class_embeddings": ["--level", "class", "--label-column", "kind"],
     "label_table": ["--group-column", "kind"],
     "plans": ["--trace", "traces"],
     "reference": ["--relative-margin", "0.1"],

@@ -39,39 +39,38 @@ def found(plan, known):
 
 class Saves:
     """A thread that saves plans in turn at a path, and goes on for a step when it is let: a step
-    is what one call changes in the folder."""
+    is what one call changes in the folder, and all until the next call."""
 
     def __init__(self, plans, path):
         self._plans, self._path = itertools.cycle(plans), path
-        self._go, self._done = threading.Semaphore(0), threading.Semaphore(0)
-        self._ends, self._steps = False, 0
+        self._go, self._arrived = threading.Semaphore(0), threading.Semaphore(0)
+        self._ends, self._calls = False, 0  # of this save
         self._thread = threading.Thread(target=self._run)
 
     def step(self, count):
-        self._steps += count
         for _ in range(count):
             self._go.release()
-            self._done.acquire()
+            self._arrived.acquire()
 
     def finish(self):
         """Save to the end, for formats of two files, which are renamed and whose hidden names are
         removed."""
-        self.step(-self._steps % 4)
+        while self._calls > 1:
+            self.step(1)
 
     def changing(self, call):
         def stepped(*arguments, **named):
-            if threading.current_thread() is not self._thread or self._ends:
-                return call(*arguments, **named)
-            self._go.acquire()
-            try:
-                return call(*arguments, **named)
-            finally:
-                self._done.release()
+            if threading.current_thread() is self._thread and not self._ends:
+                self._calls += 1
+                self._arrived.release()
+                self._go.acquire()
+            return call(*arguments, **named)
 
         return stepped
 
     def __enter__(self):
         self._thread.start()
+        self._arrived.acquire()
         return self
 
     def __exit__(self, *_):
@@ -81,6 +80,7 @@ class Saves:
 
     def _run(self):
         while not self._ends:
+            self._calls = 0
             next(self._plans).save(self._path, force=True)
 
 

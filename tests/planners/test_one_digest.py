@@ -46,7 +46,7 @@ def _write_and_load(folder, n):
             where = folder / kind / name
             where.mkdir(parents=True)
             for number, (start, stop) in enumerate(pairwise(bounds)):
-                np.save(where / f"{number}.npy", side[start:stop])
+                np.save(where / f"{number:02}.npy", side[start:stop])
         files[kind] = (folder / kind / "x", folder / kind / "y")
     lists = {name: pa.array(list(side)) for name, side in (("x", x), ("y", y))}
     pq.write_table(pa.table(lists), folder / "both.parquet", row_group_size=100)
