@@ -20,7 +20,7 @@ from batchplan.files.inputs import (
 from batchplan.files.reading import readable
 from batchplan.files.remote import RemotePath, ShardPath, located, of_each
 from batchplan.files.saved_data import saved_files
-from batchplan.files.sidecar import is_own_plan
+from batchplan.files.sidecar import has_plan_metadata, is_own_plan
 from batchplan.files.versioned import refuse_table
 from batchplan.options import ShardOrder
 from batchplan.runtime import NOTE, Runtime
@@ -152,7 +152,24 @@ def _expand(
         inner = sorted(entry.name for entry in entries if entry.is_dir())
         hint = f"; it has the folders {', '.join(inner[:5])}: name one" if inner else ""
         raise InputError(f"{path}: no {expected} file there{hint}; check the path")
+    if path.is_dir():
+        _refuse_below(path, {file.suffix for file in files}, entries)
     return sorted(files, key=str), begin
+
+
+def _refuse_below(path: ShardPath, suffixes: set[str], entries: Iterable[ShardPath]) -> None:
+    """Refuse a folder that has files of the same kind in its folders too: other readers read them,
+    and a folder is read here without them."""
+    for folder in sorted(entries, key=str):
+        if folder.name.startswith((".", "_")) or not folder.is_dir():
+            continue
+        for file in folder.iterdir():
+            if file.suffix in suffixes and not _is_plan(file) and not file.is_dir():
+                raise InputError(
+                    f"{path}: has {file.suffix} files, and more in folders, such as {file}, which "
+                    "pandas, pyarrow and load_dataset read too; name "
+                    f"'{path}/**/*{file.suffix}' for all, or '{path}/*{file.suffix}'"
+                )
 
 
 def _is_data(path: ShardPath, begin: int, kind_of: Callable[[Any], str]) -> bool:
@@ -163,6 +180,12 @@ def _is_data(path: ShardPath, begin: int, kind_of: Callable[[Any], str]) -> bool
     if isinstance(path, Path) and is_own_plan(path):
         return False
     return bool(kind_of(path)) or (bool(_DATA.fullmatch(path.name)) and not path.is_dir())
+
+
+def _is_plan(path: ShardPath) -> bool:
+    """Return whether a file of this machine is a plan of ours, of any format with a suffix of data
+    but Parquet."""
+    return isinstance(path, Path) and (is_own_plan(path) or has_plan_metadata(path))
 
 
 def _in_order(files: list[ShardPath], order: ShardOrder | None, where: str) -> list[ShardPath]:

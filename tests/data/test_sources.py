@@ -65,19 +65,19 @@ def test_lexicographic_is_the_order_of_other_readers(given, tmp_path, monkeypatc
         path = Path("t", f"{name}.parquet")
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.table({"name": [str(path)]}), path)
-    found = [str(path) for path in of_x(given, "lexicographic")]
     if given == "t/a":
         shutil.rmtree("t/a/b")
-    else:
+    found = [str(path) for path in of_x(given, "lexicographic")]
+    if given != "t/a":
         given = "t"
         assert found == sorted(glob("t/**/*.parquet", recursive=True))
     assert found == ds.dataset(given).to_table()["name"].to_pylist()
 
 
 def test_an_order_matters_only_where_the_two_differ(tmp_path, touch):
-    touch("02.npy", "10.npy", "q/1.npy", "10/1.npy", "9/1.npy", "10/2.npy")
-    assert of_x(tmp_path, "natural") == of_x(tmp_path)
-    assert order_of(of_x(tmp_path), "natural") is None
+    touch("p/02.npy", "p/10.npy", "q/1.npy", "10/1.npy", "9/1.npy", "10/2.npy")
+    assert of_x(tmp_path / "p", "natural") == of_x(tmp_path / "p")
+    assert order_of(of_x(tmp_path / "p"), "natural") is None
     found = of_x(f"{tmp_path}/**/1.npy", "natural")
     assert [path.parent.name for path in found] == ["9", "10", "q"]
     assert order_of(found, "natural") == "natural"
@@ -186,6 +186,19 @@ def test_other_data_in_a_folder(other, tmp_path, touch):
             in message
         )
     assert names(of_x(f"{tmp_path}/*.npy")) == ["0.npy"]
+
+
+def test_more_shards_in_folders_of_the_folder(tmp_path, touch):
+    """Other readers read them; a glob says whether they are meant."""
+    _, below, *_ = touch("a.npy", "sub/b.npy", "texts/c.parquet", "_old/d.npy", ".git/e.npy")
+    with pytest.raises(InputError, match="more in folders, such as") as error:
+        of_x(tmp_path)
+    assert f"{below}, which pandas" in str(error.value)
+    assert names(of_x(f"{tmp_path}/*.npy")) == ["a.npy"]
+    assert names(of_x(f"{tmp_path}/**/*.npy")) == ["a.npy", "b.npy"]
+    below.unlink()
+    plan(np.eye(4, dtype=np.float32), batch_size=2).save(tmp_path / "sub" / "plan.npy")
+    assert names(of_x(tmp_path)) == ["a.npy"]
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".jsonl", ".txt"])
