@@ -47,18 +47,10 @@ def start_python(
     Raises:
         OSError: it could not be started.
     """
+    script = _START.format(patience, module)
+    words = ["-P", "-S", "-c", script, str(os.getpid()), str(pipe), _PACKAGES, *sys.path]
     return subprocess.Popen(
-        [
-            sys.executable or "",
-            "-P",
-            "-S",
-            "-c",
-            _START.format(patience, module),
-            str(os.getpid()),
-            str(pipe),
-            _PACKAGES,
-            *sys.path,
-        ],
+        [sys.executable or "", *words],
         start_new_session=True,
         pass_fds=[pipe, *pass_fds],
         **options,

@@ -30,7 +30,7 @@ from sentence_transformers.base.sampler import (
 )  # fmt: skip
 from sentence_transformers.base.training_args import MultiDatasetBatchSamplers
 from sentence_transformers.util import cos_sim, dot_score
-from torch import Tensor, cat, stack
+from torch import cat, stack
 from torch.nn import Module
 from torch.utils.data import ConcatDataset, RandomSampler
 
@@ -39,9 +39,10 @@ from batchplan.keywords import EpochKeywords
 from batchplan.planners import PLANNERS
 from batchplan.training import text_columns, transformers
 from batchplan.training.arguments import checked
-from batchplan.training.checks import asked_for_training, check_loader
+from batchplan.training.checks import asked_for_training, check_loader, digest_of
 from batchplan.training.epochs import EpochPlans
 from batchplan.training.multi_dataset import MultiDatasetPlans, Order
+from batchplan.training.outputs import StepOutputs
 from batchplan.training.text_columns import GROUPS, TextColumns
 from batchplan.training.text_encoding import BatchSize, prompting
 from batchplan.training.transformers import uncompiled
@@ -135,14 +136,11 @@ class PlannedEpochs(transformers.PlannedEpochs):
         self._size = BatchSize(_AT_ONCE, _AT_ONCE)
         self._multi_dataset: Any = None  # what the training arguments ask for
         self._found: dict[str, dict[str, Any]] = {}  # the settings of each loss
-        self._outputs: list[Tensor] = []  # of this step, one after the other
-        self._hook: Any = None  # of the model that is trained
-        self._listens = False  # whether a step is under way
+        self._outputs = StepOutputs()
 
     def __getstate__(self) -> dict[str, Any]:
         """The state for checkpoints, without the model and the data."""
-        lost = dict.fromkeys(("_losses", "encoder", "_hook"))
-        return {**super().__getstate__(), **lost, "_outputs": []}
+        return {**super().__getstate__(), **dict.fromkeys(("_losses", "encoder"))}
 
     def __call__(self, dataset: Any, batch_size: int, **options: Any) -> Any:
         """Return the batches of the plans for the training, and random batches for an evaluation.
@@ -234,7 +232,7 @@ class PlannedEpochs(transformers.PlannedEpochs):
                 text_columns.write_groups(groups, shared, own_table)
             return text_columns.first_rows(codes)
 
-        options |= {"same": same, "data": columns.digest()}
+        options |= {"same": same, "data": digest_of(columns.dataset)}
         plans: EpochPlans = self.plans_of(folder, len(columns), embed, options)
         batching, sizes = plans.batching, plans.batch_sizes()
         if batching.scope == "global" and sizes is not None and (sizes % batching.world_size).any():
@@ -287,49 +285,27 @@ class PlannedEpochs(transformers.PlannedEpochs):
         super().on_init_end(*events, **others)
 
     def asked(self) -> Any:
-        """Return the batches, for the trainer that asks now. Its steps record their vectors."""
-        batches, trainer = super().asked(), self._trainer
-        if self._records and getattr(trainer.training_step, "records_for", None) is not self:
-            train = trainer.training_step
-
-            def training_step(*inputs: Any, **others: Any) -> Any:
-                self._listens = True
-                try:
-                    return train(*inputs, **others)
-                except BaseException:
-                    self._release()
-                    raise
-                finally:
-                    self._listens = False
-
-            training_step.records_for = self  # type: ignore[attr-defined]
-            trainer.training_step = training_step
+        """Begin a run, and return its batches, for the trainer that asks now."""
+        batches = super().asked()
+        if self._records:
+            self._outputs.follow(self._trainer)
         return batches
 
     def on_train_begin(self, *events: Any, **others: Any) -> None:
         """Require that the loader uses the batches of the plans, and listen to the model, which a
         trainer with `model_init` has made only now."""
         super().on_train_begin(*events, **others)
-        self._release()
         if self._records:
-            # The last module and not the model, as losses may replace the model's forward method.
-            self._hook = self._model[-1].register_forward_hook(self._keep_output)
+            self._outputs.begin(self._model)
 
     def on_train_end(self, *events: Any, **others: Any) -> None:
         """End the run, and listen no more."""
-        self._release()
+        self._outputs.end()
         super().on_train_end(*events, **others)
 
     @property
     def _records(self) -> bool:
         return self.options["embeddings"] == "training" and self.encoder is None
-
-    def _release(self) -> None:
-        """Leave nothing with the model, and keep none of its vectors."""
-        self._outputs = []
-        if self._hook is not None:
-            self._hook.remove()
-            self._hook = None
 
     def on_step_end(self, *events: Any, **others: Any) -> None:
         """Record the vectors of the step, and count it."""
@@ -338,21 +314,12 @@ class PlannedEpochs(transformers.PlannedEpochs):
 
     on_substep_end = on_step_end  # a step whose gradients are accumulated
 
-    def _keep_output(self, module: Any, _inputs: Any, output: Any) -> None:
-        if not (module.training and self._listens):
-            return
-        vectors = output.get("sentence_embedding")
-        if vectors is None:
-            mask = output["attention_mask"].unsqueeze(-1)
-            vectors = (output["token_embeddings"] * mask).sum(1) / mask.sum(1).clamp(min=1)
-        self._outputs.append(vectors.detach())
-
     def _record_outputs(self) -> None:
         """Record the first vectors of the step: those of the anchors, then those of each other
         column. Cached losses then compute the vectors of the same texts again, in parts."""
-        if not self._outputs:
+        if not (outputs := self._outputs.take()):
             return
-        (outputs, self._outputs), rows = (self._outputs, []), self._rows()
+        rows = self._rows()
         plans = self.plans
         name = next(iter(self._columns))
         if isinstance(plans, MultiDatasetPlans):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from batchplan.typing import Int64Array
 GROUPS = "batchplan_texts"  # the column of groups of rows that share a text
 
 _AT_ONCE = 1 << 14  # texts that are compared
-_SAMPLE = 64  # rows by which a data set is known
 
 
 class TextColumns:
@@ -66,12 +64,6 @@ class TextColumns:
         """
         taken = self.dataset[rows.tolist()]
         return {name: _strings(taken[name], name) for name in self.names}
-
-    def digest(self) -> str:
-        """Return a digest of the texts of 64 rows or less, by which the data set is known."""
-        rows = self.dataset[range(0, len(self), len(self) // _SAMPLE + 1)]
-        texts = repr([rows[name] for name in self.names])
-        return blake2b(texts.encode(errors="backslashreplace"), digest_size=16).hexdigest()
 
     def codes(self) -> Int64Array:
         """int64 (columns, N), the number of the text of each row. Equal texts have the same number,

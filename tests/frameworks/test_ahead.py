@@ -310,8 +310,8 @@ def test_nothing_is_planned_after_the_last_epoch(tmp_path):
     ("options", "says"),
     [
         ({"ahead": 0.1, "embeddings": "fresh"}, "ahead: got 0.1 with embeddings='fresh'"),
-        ({"ahead": 0}, "ahead: got 0 with"),
-        ({"ahead": 1.0}, "ahead: got 1.0 with"),
+        ({"ahead": 0}, "ahead: got 0, expected"),
+        ({"ahead": 1.0}, "ahead: got 1.0, expected"),
     ],
 )
 def test_refusals(options, says, tmp_path):
