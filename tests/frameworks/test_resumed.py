@@ -122,7 +122,7 @@ def test_every_step_sees_the_rows_of_its_plan(name, way, devices, tmp_path):
 @pytest.mark.parametrize(("epochs", "more"), [(0.5, 0), (1, 0), (1, 0.5), (EPOCHS, 0.5)])
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in LOSSES[1:]])
 def test_a_run_may_stop_anywhere(name, epochs, more, tmp_path):
-    goes_on(name, "training", 1, epochs, more, tmp_path)
+    goes_on(name, "fresh", 1, epochs, more, tmp_path)
 
 
 def goes_on(name, way, devices, epochs, more, folder):
