@@ -17,7 +17,7 @@ from batchplan.text import check_urls
 _INTERRUPTED = 130
 STATUSES = {InputError: 3, ResourceError: 4, OutputError: 5}
 _WITHOUT_MEMORY = "allocate memory", "can't start new thread"  # in what libraries say
-_MEND_MEMORY = "try fewer edges (--neighbors) or fewer rows, or free some memory"
+_MEND_MEMORY = "try fewer rows or, for a graph, fewer edges (--neighbors), or free some memory"
 
 
 class Commands(TyperGroup):
@@ -80,7 +80,7 @@ def _ending(error: BaseException) -> tuple[int, str] | None:
         or any(words in str(error) for words in _WITHOUT_MEMORY)
         or type(error).__name__ == "OutOfMemoryError"  # of torch, which must not be imported here
     ):
-        message = f"out of memory ({error or 'no details'}); {_MEND_MEMORY}"
+        message = f"out of memory ({str(error) or 'no details'}); {_MEND_MEMORY}"
         return STATUSES[ResourceError], f"error: {message}"
     if isinstance(error, ModuleNotFoundError) and (missing := refusal(error)):
         return STATUSES[ResourceError], f"error: {missing}"

@@ -32,7 +32,7 @@ def open_table(stream: pa.NativeFile, path: ShardPath) -> Iterator[TableFile]:
                 file.schema_arrow,
                 sum(meta.row_group(group).num_rows for group in range(meta.num_row_groups)),
                 lambda columns, rows: file.iter_batches(
-                    min(rows, _rows_at_once(meta, columns)), columns=columns
+                    min(rows, _rows_at_once(file, columns, isinstance(path, Path))), columns=columns
                 ),
             )
     except pa.ArrowInvalid as error:
@@ -45,8 +45,16 @@ def open_table(stream: pa.NativeFile, path: ShardPath) -> Iterator[TableFile]:
         raise
 
 
-def _rows_at_once(meta: pq.FileMetaData, columns: Sequence[str]) -> int:
-    """Return the rows of which each column has at most `_VALUES` values, by the metadata."""
+def _rows_at_once(file: pq.ParquetFile, columns: Sequence[str], local: bool) -> int:
+    """Return the rows of which each column has at most `_VALUES` values, by the metadata.
+
+    Raises:
+        OSError: a column is encrypted. Its metadata would end the process, so a row is read first:
+            of each group, or at a URL, where each read is a request, of the first.
+    """
+    meta = file.metadata
+    for group in range(meta.num_row_groups if local else min(1, meta.num_row_groups)):
+        next(file.iter_batches(1, row_groups=[group], columns=columns), None)
     wanted = [
         leaf
         for leaf in range(meta.num_columns)

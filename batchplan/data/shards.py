@@ -17,6 +17,7 @@ from batchplan.files.inputs import (
     matches,
     suffixes,
 )
+from batchplan.files.kinds import begins_as_data
 from batchplan.files.reading import readable
 from batchplan.files.remote import RemotePath, ShardPath, located, of_each
 from batchplan.files.saved_data import saved_files
@@ -27,7 +28,7 @@ from batchplan.runtime import NOTE, Runtime
 
 # Files that look like rows, of kinds that are read and of others, also compressed.
 _DATA = re.compile(
-    r".*\.(npy|npz|parquet|pq|arrow|feather|ipc|safetensors|fbin|f16bin|[iu]8bin|[fib]vecs|jsonl|"
+    r".*\.(npy|npz|parquet|parq|pq|arrow|feather|ipc|safetensors|fbin|f16bin|[iu]8bin|[fib]vecs|jsonl|"
     r"ndjson|csv|tsv|orc|avro|lance|pkl|pickle|pt|pth|bin|h5|hdf5)(\.(gz|zst|bz2|xz))?",
     re.IGNORECASE,
 )
@@ -179,7 +180,9 @@ def _is_data(path: ShardPath, begin: int, kind_of: Callable[[Any], str]) -> bool
         return False
     if isinstance(path, Path) and is_own_plan(path):
         return False
-    return bool(kind_of(path)) or (bool(_DATA.fullmatch(path.name)) and not path.is_dir())
+    if kind_of(path):
+        return True
+    return not path.is_dir() and (bool(_DATA.fullmatch(path.name)) or begins_as_data(path))
 
 
 def _is_plan(path: ShardPath) -> bool:

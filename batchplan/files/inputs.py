@@ -7,9 +7,10 @@ metadata next to a plan.
 import fnmatch
 import glob
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath, local_path
@@ -31,8 +32,15 @@ INPUT_FORMATS = {
 }
 
 
-def listed(paths: PathLike | Sequence[PathLike]) -> list[PathLike]:
-    """Return a path, or several, as a list."""
+def listed(paths: PathLike | Sequence[PathLike] | Any) -> list[PathLike]:
+    """Return a path, or several, as a list.
+
+    Raises:
+        InputError: the paths are no list.
+    """
+    if not isinstance(paths, str | os.PathLike | Iterable):
+        kind = type(paths).__name__
+        raise InputError(f"paths: got {kind}, expected paths, or one array per side")
     return [paths] if isinstance(paths, str | os.PathLike) else list(paths)
 
 

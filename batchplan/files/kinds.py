@@ -4,8 +4,10 @@ Code in messages writes ``x`` files next to the input; tests run it.
 """
 
 from contextlib import suppress
+from pathlib import Path
 
 from batchplan.errors import BatchplanError, InputError
+from batchplan.files.reading import open_regular
 from batchplan.files.remote import ShardPath, opened_file
 
 DECRYPT = (
@@ -74,6 +76,16 @@ _SUFFIXES = {
     **dict.fromkeys((".pkl", ".pickle"), _PICKLE), **dict.fromkeys((".pt", ".pth"), _TORCH),
     ".h5": _HDF5, ".hdf5": _HDF5,
 }  # fmt: skip
+
+
+def begins_as_data(path: ShardPath) -> bool:
+    """Return whether a file of this machine begins as NPY, Parquet and Arrow files do, whatever its
+    name is. Files at URLs are not asked, as each costs a request."""
+    if not isinstance(path, Path):
+        return False
+    with suppress(OSError, InputError), open_regular(path, "data") as stream:
+        return stream.read(6).startswith((b"\x93NUMPY", b"PAR1", b"ARROW1"))
+    return False
 
 
 def other_kind(path: ShardPath, expected: str) -> InputError | None:

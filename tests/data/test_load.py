@@ -103,6 +103,12 @@ def test_columns_of_what_has_none(tmp_path, option):
             load_embeddings(paths, **{option: "v"})
 
 
+@pytest.mark.parametrize("given", [(None,), (3,), ("sample_data/docstring", 5)])
+def test_what_is_no_path(given):
+    with pytest.raises(InputError, match="expected paths, or one array per side"):
+        load_embeddings(*given)
+
+
 def test_an_array_and_a_path():
     for given in ((X, SAMPLE), (SAMPLE, X)):
         with pytest.raises(InputError, match="expected two arrays or two paths"):

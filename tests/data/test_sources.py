@@ -188,6 +188,16 @@ def test_other_data_in_a_folder(other, tmp_path, touch):
     assert names(of_x(f"{tmp_path}/*.npy")) == ["0.npy"]
 
 
+@pytest.mark.parametrize("other", ["1", "part-1", "1.emb", "1.parq"])
+def test_data_whose_names_do_not_say_so(other, tmp_path, touch):
+    """Writers name files as they like, and readers of folders take all."""
+    touch("0.npy", "NOTES")
+    pq.write_table(pa.table({"x": [1]}), tmp_path / other)
+    message = refuse(tmp_path)
+    assert f"{tmp_path}/{other}" in message
+    assert "expected files of one kind" in message
+
+
 def test_more_shards_in_folders_of_the_folder(tmp_path, touch):
     """Other readers read them; a glob says whether they are meant."""
     _, below, *_ = touch("a.npy", "sub/b.npy", "texts/c.parquet", "_old/d.npy", ".git/e.npy")

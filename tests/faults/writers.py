@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from batchplan.files.atomic import make_folder, write_files
+from batchplan.files.atomic import made_folder, write_files
 
 
 def save(contents: Sequence[Any], path: str, ids: Any, one: int) -> None:
@@ -16,8 +16,8 @@ def save(contents: Sequence[Any], path: str, ids: Any, one: int) -> None:
 
 
 def write_report(contents: Sequence[dict[Any, bytes]], one: int) -> None:
-    make_folder(Path("pictures"))
-    write_files(contents[one])
+    with made_folder(Path("pictures")):
+        write_files(contents[one])
 
 
 def write_check(contents: Sequence[dict[Any, bytes]], one: int) -> None:
