@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "batchplan"]
 
 
@@ -31,6 +32,18 @@ def test_settings_of_matplotlib_are_no_matter_of_ours():
     report = ["report", "p.npy", "x.npy", "--single", "-o", "new.html", "-q"]
     status, _, err = shell(*report, env=os.environ | {"MPLBACKEND": "none"})
     assert (status, err) == (0, "")
+
+
+@pytest.mark.parametrize("options", [["-OO"], ["-W", "error"], []])
+def test_ways_to_start_python(options):
+    """Without docstrings and asserts; with warnings as errors; without a home or any setting."""
+    bare = {} if options else {"env": {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}}
+    done = subprocess.run(
+        [COMMAND[0], *options, *COMMAND[1:], "gcbs", "x.npy", "--single", "-b", "8", "-o", "q.npy"],
+        capture_output=True, text=True, **bare,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
 
 
 # Memory

@@ -4,8 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from typer.main import get_command
 
 import batchplan
+from batchplan.cli.app import app
 from tests.test_secrets import keys_in
 
 KEYS = "USER-KEY", "PASSWORD-KEY", "SIGNATURE-KEY"
@@ -61,3 +63,14 @@ def test_plans_of_others_with_keys_are_refused(facts, run, folder):
     assert (result.exit_code, result.stdout) == (3, "")
     assert "s3://...: got a URL with a password" in result.stderr
     assert keys_in(KEYS, [result.stderr]) == []
+
+
+@pytest.mark.parametrize("command", sorted(get_command(app).commands))
+def test_a_url_with_keys_in_each_option(command, run, folder):
+    for parameter in get_command(app).commands[command].params:
+        name = parameter.opts[0]
+        for words in [[name, URL], [f"{name}={URL}"]] if name.startswith("-") else [[URL]]:
+            result = run(command, *words)
+            assert (result.exit_code, result.stdout) == (3, ""), words
+            assert "s3://...: got a URL with a password" in result.stderr
+            assert keys_in(KEYS, [result.stderr], folder) == []
