@@ -28,7 +28,7 @@ def alone(
 
     Raises:
         InputError: two sides with ``single``; or several paths of one matrix without, or files with
-            two stems, equally many of each and with equally many rows.
+            several stems, equally many of each and with equally many rows.
     """
     named, wanted = listed(paths), origin.wanted
     where = ", ".join(os.fspath(path) for path in named[:3]) + ", ..." * (len(named) > 3)
@@ -41,12 +41,18 @@ def alone(
     if paired or single or (wanted.x and wanted.x == wanted.y):
         return ""
     source = sources[0]
-    if sides := _two_sides(source.counts):
-        one, other = map(_in_shell, sides)
+    if sides := _sides(source.counts):
+        one, other, *more = map(_in_shell, sides)
+        kind, name = "two sides", f"both: {one} --pair {other} (pair in Python)"
+        if more:
+            kind, name = (
+                "sides",
+                "one, the other side as the pair (--pair) and mined negatives (--negatives)",
+            )
         raise InputError(
-            f"{one} and {other}: got {source.rows // 2:,} rows each, which look like the two sides "
-            f"of pairs, in one matrix; name both: {one} --pair {other} (pair in Python), or pass "
-            "single=True (--single) if they are shards of one matrix"
+            f"{' and '.join([one, other, *more][:4]):.200}: got {source.rows // len(sides):,} rows "
+            f"each, which look like the {kind} of pairs, in one matrix; "
+            f"name {name}, or pass single=True (--single) if they are shards of one matrix"
         )
     if len(named) > 1:
         raise InputError(
@@ -61,8 +67,8 @@ def alone(
     )
 
 
-def _two_sides(rows: dict[str, int]) -> list[list[str]] | None:
-    """Return the files of two sides, told by names that differ in more than digits; else None.
+def _sides(rows: dict[str, int]) -> list[list[str]] | None:
+    """Return the files of each side, told by names that differ in more than digits; else None.
 
     Args:
         rows: of each file, by its name.
@@ -72,7 +78,7 @@ def _two_sides(rows: dict[str, int]) -> list[list[str]] | None:
         stems.setdefault(_DIGITS.sub("", name), []).append(name)
     sides = list(stems.values())
     sizes = {(len(names), sum(rows[name] for name in names)) for names in sides}
-    return sides if len(sides) == 2 and len(sizes) == 1 else None
+    return sides if len(sides) > 1 and len(sizes) == 1 else None
 
 
 def _in_shell(names: Sequence[str]) -> str:

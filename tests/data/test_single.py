@@ -105,7 +105,6 @@ def test_two_sides_in_one_folder_are_refused(case, suffix):
         [f"train-{part:05}-of-00003" for part in range(3)],
         ["x", "x2"],
         ["x0", "x1", "y0"],
-        ["a", "b", "c"],
     ],
     ids=" ".join,
 )
@@ -118,6 +117,15 @@ def test_shards_of_one_matrix_are_not(names, suffix):
     )
     size = f"d: one matrix of {6 * len(names)} x 4 {held}, so each row is its own positive; {MEND}"
     assert {str(warning.message) for warning in told} == {size}
+
+
+def test_three_sides_in_one_folder_are_refused():
+    write(".npy", "d/anchor", "d/negative", "d/positive")
+    match = "^d/anchor.npy and d/negative.npy and d/positive.npy: got 6 rows each, which look like"
+    with pytest.raises(InputError, match=match) as error:
+        load_embeddings("d")
+    assert "(--pair) and mined negatives (--negatives), or pass single" in str(error.value)
+    assert load_embeddings("d", single=True).num_rows == 18
 
 
 def test_sides_of_other_sizes_are_shards():
