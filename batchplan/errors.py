@@ -24,7 +24,7 @@ class InputError(BatchplanError, ValueError):
 
 
 class ResourceError(BatchplanError, RuntimeError):
-    """Not enough memory, or no such device."""
+    """Not enough memory, no such device, or a package that is not installed."""
 
 
 class MissingPackageError(ResourceError, ModuleNotFoundError):

@@ -70,6 +70,6 @@ def _batchplan(
       batchplan plan embeddings.parquet --batch-size 64 -o plan.npy
       batchplan evaluate plan.npy embeddings.parquet
 
-    Exit status: 0 done; 1 a check failed; 2 usage; 3 bad input; 4 not enough memory or no such
-    device; 5 output not written; 130 interrupted.
+    Exit status: 0 done; 1 a check failed; 2 usage; 3 bad input; 4 not enough memory, no such
+    device or package; 5 output not written; 130 interrupted.
     """

@@ -151,7 +151,8 @@ def _expand(
     of_each(refuse_table, sorted(inside, key=str))
     if not files:
         inner = sorted(entry.name for entry in entries if entry.is_dir())
-        hint = f"; it has the folders {', '.join(inner[:5])}: name one" if inner else ""
+        hint = f"; it has the folders {', '.join(inner[:5])}: name one, or all by '{path}/**/*'"
+        hint *= bool(inner)
         raise InputError(f"{path}: no {expected} file there{hint}; check the path")
     if path.is_dir():
         _refuse_below(path, {file.suffix for file in files}, entries)

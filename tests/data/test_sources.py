@@ -258,7 +258,7 @@ def test_glob_without_match(tmp_path, touch):
 def test_folder_without_shards(tmp_path, touch):
     assert "no .npy, .parquet" in refuse(tmp_path)
     touch("_SUCCESS", "img_emb/0.npy")
-    assert "it has the folders img_emb" in refuse(tmp_path)
+    assert f"it has the folders img_emb: name one, or all by '{tmp_path}/**/*'" in refuse(tmp_path)
 
 
 def test_mixed_folder(tmp_path, touch):
