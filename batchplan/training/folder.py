@@ -301,9 +301,12 @@ class PlanFolder:
                 f"{_MEND}, or load the state of a checkpoint to go on with that run"
             )
         for name, value, got in self._differences(run):
+            mend = _MEND
+            if self._resumed:
+                mend = f"resume with the {name} that the run had, or begin one in another folder"
             raise InputError(
                 f"{self.path}: holds the plans of another run, whose {name} is {got!r:.200}, "
-                f"expected {value!r:.200}; {_MEND}"
+                f"expected {value!r:.200}; {mend}"
             )
 
     def _differences(self, run: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:

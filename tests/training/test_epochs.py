@@ -330,6 +330,9 @@ def test_a_run_with_other_data_or_options_does_not_resume(tmp_path, changed, say
     again = make(tmp_path, model, **{**known, **changed})
     with pytest.raises(InputError, match=f"holds the plans of another run, whose {says}; remove"):
         again.for_epoch(1)
+    again.resume()  # then its plans are not to be removed
+    with pytest.raises(InputError, match=f"{says}; resume with the .* that the run had, or begin"):
+        again.for_epoch(1)
     assert model.calls == 0
     make(tmp_path, **known, keep=3, timeout=1).for_epoch(1)
 
