@@ -7,6 +7,7 @@ import json
 import pickle
 import re
 
+import ml_dtypes
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -180,7 +181,6 @@ def test_what_a_message_says_of_a_dtype_works(array, expected):
 
 @pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn"])
 def test_dtypes_of_ml_dtypes(name):
-    ml_dtypes = pytest.importorskip("ml_dtypes")
     np.save("a.npy", X.astype(getattr(ml_dtypes, name)))
     text = refusal("a.npy", "of ml_dtypes")
     x = np.load("a.npy")
