@@ -104,11 +104,25 @@ def test_planners_hold_planners_alone():
     functions = {
         planner.function.removeprefix("batchplan.planners.") for planner in PLANNERS.values()
     }
-    homes = {function.partition(".")[0] for function in functions}
+    homes = {function.removeprefix("papers.").partition(".")[0] for function in functions}
     places = {path.stem for path in (ROOT / "planners").iterdir() if "__" not in path.name}
-    assert places == homes | {"choice", "common", "planning", "table"}
+    papers = {path.stem for path in (ROOT / "planners/papers").iterdir() if "__" not in path.name}
+    assert papers == {
+        function.split(".")[1] for function in functions if function.startswith("papers.")
+    }
+    assert (places | papers) - {"papers"} == homes | {"choice", "common", "planning", "table"}
     for planner in PLANNERS.values():
         assert planner.load().__doc__
+
+
+def test_graph_is_not_for_papers_alone():
+    """What only planners of papers need is in their folders."""
+    papers, found = "batchplan.planners.papers.", set()
+    rest = [name for name in FILES if not name.startswith((papers, "batchplan.graph"))]
+    while rest:
+        found.add(name := rest.pop())
+        rest += [one for one in imported(name) - found if not one.startswith(papers)]
+    assert {name for name in FILES if name.startswith("batchplan.graph.")} <= found
 
 
 def test_metrics_share_no_code_with_what_they_judge():

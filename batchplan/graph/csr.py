@@ -44,21 +44,6 @@ def union_with_transpose(
     )
 
 
-def common_with_transpose(
-    indptr: NDArray[np.int64], indices: NDArray[Any]
-) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """The entries that are in both A and A^T.
-
-    Args:
-        indptr: int64 (N + 1,).
-        indices: int32 or int64 (E,), sorted and unique within a row.
-    """
-    matrix = square(indptr, indices, np.ones(len(indices), np.uint8))
-    common = matrix.multiply(matrix.T.tocsr()).tocsr()
-    common.sort_indices()
-    return common.indptr.astype(np.int64, copy=False), common.indices.astype(indices.dtype)
-
-
 def row_of_entry(indptr: torch.Tensor) -> torch.Tensor:
     """int64 (E,): the row that each entry belongs to."""
     rows = torch.arange(indptr.numel() - 1, device=indptr.device)

@@ -14,18 +14,18 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from batchplan.planners.b3.options import B3Options
-from batchplan.planners.chain.options import ChainOptions
-from batchplan.planners.cluster.options import ClusterOptions
 from batchplan.planners.common.options import PlannerOptions
-from batchplan.planners.gcbs import GcbsOptions
-from batchplan.planners.greedy.options import GreedyOptions, OsgdOptions
 from batchplan.planners.hardneg import HardnegOptions
-from batchplan.planners.knn.options import KnnOptions
+from batchplan.planners.papers.b3.options import B3Options
+from batchplan.planners.papers.chain.options import ChainOptions
+from batchplan.planners.papers.cluster.options import ClusterOptions
+from batchplan.planners.papers.gcbs.options import GcbsOptions
+from batchplan.planners.papers.greedy.options import GreedyOptions, OsgdOptions
+from batchplan.planners.papers.knn.options import KnnOptions
+from batchplan.planners.papers.rwr.options import RwrOptions
+from batchplan.planners.papers.scns.options import ScnsOptions
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.planners.random import RandomOptions, ShuffledOptions
-from batchplan.planners.rwr.options import RwrOptions
-from batchplan.planners.scns.options import ScnsOptions
 from batchplan.runtime import Runtime
 
 Function = Callable[[Any, Any, Runtime], Any]  # Draft or Mined
@@ -70,25 +70,25 @@ PLANNERS: dict[str, Planner] = {
         lists=True,
     ),
     "gcbs": Planner(
-        "batchplan.planners.gcbs.gcbs",
+        "batchplan.planners.papers.gcbs.planner.gcbs",
         GcbsOptions,
         "Order a similarity graph by reverse Cuthill-McKee (GCBS).",
         "batchplan gcbs embeddings.parquet --quantile 0.999 --batch-size 64 -o plan.npy",
     ),
     "bcs": Planner(
-        "batchplan.planners.greedy.planner.bcs",
+        "batchplan.planners.papers.greedy.planner.bcs",
         GreedyOptions,
         "Let each batch choose the rows that raise its loss most (BcS).",
         "batchplan bcs embeddings.parquet --temperature 0.05 --batch-size 64 -o plan.npy",
     ),
     "scb": Planner(
-        "batchplan.planners.greedy.planner.scb",
+        "batchplan.planners.papers.greedy.planner.scb",
         GreedyOptions,
         "Let each row choose the batch whose loss it raises most (ScB).",
         "batchplan scb embeddings.parquet --temperature 0.05 --batch-size 64 -o plan.npy",
     ),
     "osgd": Planner(
-        "batchplan.planners.greedy.osgd.osgd",
+        "batchplan.planners.papers.greedy.osgd.osgd",
         OsgdOptions,
         "Keep the random batches with the highest loss (OSGD).",
         "batchplan osgd embeddings.parquet --pool 8 --keep 1 -o plan.npy",
@@ -102,25 +102,25 @@ PLANNERS: dict[str, Planner] = {
         lists=True,
     ),
     "b3": Planner(
-        "batchplan.planners.b3.planner.b3",
+        "batchplan.planners.papers.b3.planner.b3",
         B3Options,
         "Combine random clusters of rows that are near, but not nearest.",
         "batchplan b3 embeddings.parquet --cluster-size 16 --batch-size 64 -o b3.npy",
     ),
     "chain": Planner(
-        "batchplan.planners.chain.planner.chain",
+        "batchplan.planners.papers.chain.planner.chain",
         ChainOptions,
         "Cut chains of rows, each most like the last, into batches (GRIT).",
         "batchplan chain embeddings.parquet --space-rows 1920 -o chain.npy",
     ),
     "knn": Planner(
-        "batchplan.planners.knn.planner.knn",
+        "batchplan.planners.papers.knn.planner.knn",
         KnnOptions,
         "Group random rows with their nearest rows (kNN sampler).",
         "batchplan knn embeddings.parquet --batch-size 64 -o knn.npy",
     ),
     "cluster": Planner(
-        "batchplan.planners.cluster.planner.cluster",
+        "batchplan.planners.papers.cluster.planner.cluster",
         ClusterOptions,
         "Make batches of balanced k-means clusters.",
         "batchplan cluster embeddings.parquet --iterations 10 -o cluster.npy",
@@ -132,7 +132,7 @@ PLANNERS: dict[str, Planner] = {
         "batchplan hardneg embeddings.parquet --relative-margin 0.05 -o negatives.parquet",
     ),
     "scns": Planner(
-        "batchplan.planners.scns.planner.scns",
+        "batchplan.planners.papers.scns.planner.scns",
         ScnsOptions,
         "Draw negatives from the most similar rows or classes (SCNS).",
         "batchplan scns embeddings.parquet --top-k 100 --per-row 10 -o negatives.parquet",
@@ -146,7 +146,7 @@ PLANNERS: dict[str, Planner] = {
         lists=True,
     ),
     "rwr": Planner(
-        "batchplan.planners.rwr.planner.rwr",
+        "batchplan.planners.papers.rwr.planner.rwr",
         RwrOptions,
         "Collect batches by random walks among neighbours (BatchSampler).",
         "batchplan rwr embeddings.parquet --candidate-rows 1000 --restart 0.2 -o rwr.npy",

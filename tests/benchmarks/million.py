@@ -18,9 +18,10 @@ import torch
 
 from batchplan.data import Embeddings
 from batchplan.data.rows import load_rows
-from batchplan.graph import SimilarityGraph, build_graph
 from batchplan.graph.csr import union_with_transpose
 from batchplan.graph.neighbors import neighbors_both_ways
+from batchplan.planners.papers.gcbs.construction import build_graph
+from batchplan.planners.papers.gcbs.similarity_graph import SimilarityGraph
 from batchplan.runtime import Runtime, available_memory
 from tests.benchmarks.memory import plan_random_rows
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import torch
 
 from batchplan.data import Embeddings
-from batchplan.graph import build_graph
 from batchplan.graph.screen import screening_dtype
+from batchplan.planners.papers.gcbs.construction import build_graph
 from batchplan.runtime import Runtime
 
 ROWS, DIM, NEIGHBORS = 50_000, 384, 512

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 import batchplan
-from batchplan.graph.proximity import proximity_graph
-from batchplan.planners.rwr.walks import Walker, disjoint, independent
+from batchplan.planners.papers.rwr.proximity import proximity_graph
+from batchplan.planners.papers.rwr.walks import Walker, disjoint, independent
 from batchplan.runtime import Runtime
 from tests.benchmarks.quality import load
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from batchplan.planners import PLANNERS, Planner
-from batchplan.planners.gcbs import GcbsOptions
+from batchplan.planners.papers.gcbs.planner import GcbsOptions
 from batchplan.planners.random import RandomOptions
 from batchplan.plans import Plan
 

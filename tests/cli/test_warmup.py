@@ -116,7 +116,7 @@ def forgets(folder):
     shutil.copytree(Path(batchplan.__file__).parent, folder / "batchplan")
 
     def forgets():
-        for path in folder.glob("batchplan/planners/knn/__pycache__/planner.fill-*.nb?"):
+        for path in folder.glob("batchplan/planners/papers/knn/__pycache__/planner.fill-*.nb?"):
             path.unlink()
 
     return forgets

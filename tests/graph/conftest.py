@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from batchplan.data import Embeddings
-from batchplan.graph import candidates, construction, csr, cuda
+from batchplan.graph import csr, cuda
+from batchplan.planners.papers.gcbs import candidates, construction
 
 
 def similarities(embeddings, similarity="cosine"):

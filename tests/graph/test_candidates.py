@@ -8,9 +8,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchplan.graph import candidates
-from batchplan.graph.candidates import Candidates, _cut_numpy, _cut_torch, kth_largest
-from batchplan.graph.scan import Block
+from batchplan.planners.papers.gcbs import candidates
+from batchplan.planners.papers.gcbs.candidates import (
+    Candidates,
+    _cut_numpy,
+    _cut_torch,
+    kth_largest,
+)
+from batchplan.planners.papers.gcbs.scan import Block
 
 
 def cut_in_parts(*store):

@@ -6,8 +6,9 @@ import torch
 
 from batchplan import InputError
 from batchplan.data import Embeddings
-from batchplan.graph import build_graph, construction
-from batchplan.graph.threshold import Bracket
+from batchplan.planners.papers.gcbs import construction
+from batchplan.planners.papers.gcbs.construction import build_graph
+from batchplan.planners.papers.gcbs.threshold import Bracket
 from batchplan.runtime import Runtime
 from tests.observing import Observer
 

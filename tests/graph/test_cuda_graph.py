@@ -6,8 +6,10 @@ import torch
 
 from batchplan.data import Embeddings
 from batchplan.errors import ResourceError
-from batchplan.graph import build_graph, construction, cuda
-from batchplan.graph.threshold import Bracket
+from batchplan.graph import cuda
+from batchplan.planners.papers.gcbs import construction
+from batchplan.planners.papers.gcbs.construction import build_graph
+from batchplan.planners.papers.gcbs.threshold import Bracket
 from batchplan.runtime import Runtime
 
 CPU = Runtime(device="cpu")

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from batchplan.graph import csr, ordering
+from batchplan.graph import csr
 from batchplan.planners import plan
+from batchplan.planners.papers.gcbs import ordering
 
 SCRIPT = """
 import sys

@@ -8,15 +8,12 @@ import torch
 
 import batchplan
 from batchplan.errors import InputError, ResourceError
-from batchplan.graph import (
-    build_graph,
-    nearest_neighbors,
-    neighbor_search,
-    similarity_graph,
-)
-from batchplan.graph.proximity import draw_candidates, proximity_graph
+from batchplan.graph import nearest_neighbors, neighbor_search
 from batchplan.guard.guard import Guard, guard_of, make_guard, usual_of
 from batchplan.guard.options import GuardOptions
+from batchplan.planners.papers.gcbs import similarity_graph
+from batchplan.planners.papers.gcbs.construction import build_graph
+from batchplan.planners.papers.rwr.proximity import draw_candidates, proximity_graph
 from batchplan.runtime import Runtime
 
 CPU = Runtime(device="cpu")

@@ -11,7 +11,8 @@ import torch
 
 from batchplan import ResourceError
 from batchplan.data import Embeddings
-from batchplan.graph import build_graph, construction
+from batchplan.planners.papers.gcbs import construction
+from batchplan.planners.papers.gcbs.construction import build_graph
 from batchplan.runtime import Runtime
 
 N, D = 2000, 16
@@ -74,7 +75,7 @@ import numpy as np
 from batchplan import plan
 from batchplan.data import Embeddings
 from batchplan.errors import ResourceError
-from batchplan.graph.construction import _BYTES
+from batchplan.planners.papers.gcbs.construction import _BYTES
 from batchplan.runtime import resident_memory
 
 def status(name):

@@ -9,8 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-from batchplan.graph import SimilarityGraph, csr, cuthill_mckee, ordering
-from batchplan.graph.ordering import _component_of, _level_synchronous
+from batchplan.graph import csr
+from batchplan.planners.papers.gcbs import ordering
+from batchplan.planners.papers.gcbs.ordering import _component_of, _level_synchronous, cuthill_mckee
+from batchplan.planners.papers.gcbs.similarity_graph import SimilarityGraph
 
 
 def graph_of(n, edges):

@@ -5,9 +5,10 @@ import pytest
 
 import batchplan
 from batchplan.errors import InputError, ResourceError
-from batchplan.graph import nearest_neighbors, proximity
-from batchplan.graph.counter_random import below, unit
-from batchplan.graph.proximity import draw_candidates, proximity_graph
+from batchplan.graph import nearest_neighbors
+from batchplan.planners.papers.rwr import proximity
+from batchplan.planners.papers.rwr.counter_random import below, unit
+from batchplan.planners.papers.rwr.proximity import draw_candidates, proximity_graph
 from batchplan.runtime import Runtime
 
 MASK = (1 << 64) - 1

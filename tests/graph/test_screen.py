@@ -7,7 +7,6 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from batchplan.data.rows import load_rows, mean_row, to_float32
-from batchplan.graph.scan import ScanLimits, _as_bits, scan_cpu
 from batchplan.graph.screen import (
     ALIGNMENT,
     keys_from,
@@ -17,6 +16,7 @@ from batchplan.graph.screen import (
     sure_entry,
 )
 from batchplan.kernels import ordered
+from batchplan.planners.papers.gcbs.scan import ScanLimits, _as_bits, scan_cpu
 
 DTYPES = (torch.bfloat16, torch.float32)
 CPU = torch.device("cpu")

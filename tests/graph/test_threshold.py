@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import device
 
-from batchplan.graph.threshold import bracket, sample_similarities
+from batchplan.planners.papers.gcbs.threshold import bracket, sample_similarities
 
 
 @given(

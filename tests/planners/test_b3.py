@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import batchplan
-from batchplan.planners.b3.options import B3Options
-from batchplan.planners.b3.planner import clusters_of, mutual_windows
+from batchplan.planners.papers.b3.options import B3Options
+from batchplan.planners.papers.b3.planner import clusters_of, mutual_windows
 from batchplan.runtime import Runtime
 from tests.dense import unit
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from batchplan import InputError, ResourceError
 from batchplan.data import Embeddings
 from batchplan.planners import plan
-from batchplan.planners.chain.options import ChainOptions
+from batchplan.planners.papers.chain.options import ChainOptions
 from batchplan.runtime import Runtime
 
 
@@ -75,7 +75,7 @@ def test_chains_are_those_of_a_plain_search(n, batch_size, space_rows, hardness)
 @given(seed=st.integers(0, 10**6), n=st.integers(4, 40), hardness=st.floats(0, 1))
 def test_steps_avoid_what_the_guard_forbids(seed, n, hardness):
     """Before the repair, which is not asked for here: the planner's own order."""
-    from batchplan.planners.chain.planner import chain
+    from batchplan.planners.papers.chain.planner import chain
 
     embeddings = whole(n, 2, seed=seed)
     scores = scores_of(embeddings)

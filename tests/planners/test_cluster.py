@@ -5,8 +5,8 @@ import pytest
 
 from batchplan import InputError, ResourceError, Runtime, load_embeddings
 from batchplan.planners import plan, run_planner
-from batchplan.planners.cluster.options import ClusterOptions
-from batchplan.planners.cluster.planner import _assign
+from batchplan.planners.papers.cluster.options import ClusterOptions
+from batchplan.planners.papers.cluster.planner import _assign
 from tests.dense import unit_sides
 
 

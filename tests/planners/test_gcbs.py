@@ -7,11 +7,11 @@ import pytest
 
 from batchplan import InputError, ResourceError
 from batchplan.data import load_embeddings
-from batchplan.graph import build_graph
 from batchplan.graph.csr import row_of_entry
 from batchplan.guard.guard import make_guard
 from batchplan.planners import plan
-from batchplan.planners.gcbs import GcbsOptions, edge_count
+from batchplan.planners.papers.gcbs.construction import build_graph
+from batchplan.planners.papers.gcbs.planner import GcbsOptions, edge_count
 from batchplan.runtime import Runtime
 
 from .conftest import batch_of_row

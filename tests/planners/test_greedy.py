@@ -134,8 +134,8 @@ def test_many_tiles(planner, use_threads, make, monkeypatch):
     embeddings = make(150)
     whole = plan(embeddings, planner=planner, batch_size=8)
     for name, size in (("_ARRIVALS", 3), ("_MEMBERS", 5), ("_CANDIDATES", 7)):
-        monkeypatch.setattr(f"batchplan.planners.greedy.planner.{name}", size)
-    monkeypatch.setattr("batchplan.planners.greedy.kernels._ROWS_AT_ONCE", 4)
+        monkeypatch.setattr(f"batchplan.planners.papers.greedy.planner.{name}", size)
+    monkeypatch.setattr("batchplan.planners.papers.greedy.kernels._ROWS_AT_ONCE", 4)
     for threads in (1, 2):
         use_threads(threads)
         assert np.array_equal(plan(embeddings, planner=planner, batch_size=8).rows, whole.rows)

@@ -6,8 +6,8 @@ import pytest
 from batchplan import InputError
 from batchplan.data import Embeddings
 from batchplan.planners import plan
-from batchplan.planners.knn.options import KnnOptions
-from batchplan.planners.knn.planner import fill
+from batchplan.planners.papers.knn.options import KnnOptions
+from batchplan.planners.papers.knn.planner import fill
 from batchplan.runtime import Runtime
 from tests.dense import similarities
 

@@ -7,9 +7,9 @@ import pytest
 
 import batchplan
 from batchplan import InputError, ResourceError
-from batchplan.graph.proximity import proximity_graph
 from batchplan.planners import plan
-from batchplan.planners.rwr.options import RwrOptions
+from batchplan.planners.papers.rwr.options import RwrOptions
+from batchplan.planners.papers.rwr.proximity import proximity_graph
 from batchplan.runtime import Runtime
 
 

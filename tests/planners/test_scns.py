@@ -8,8 +8,8 @@ from scipy.stats import chisquare, kstest
 
 from batchplan import InputError, mine_negatives, plan
 from batchplan.data import Embeddings
-from batchplan.planners.scns.classes import _pick
-from batchplan.planners.scns.options import ScnsOptions
+from batchplan.planners.papers.scns.classes import _pick
+from batchplan.planners.papers.scns.options import ScnsOptions
 from tests.dense import similarities, unit_sides
 
 SEEDS = 300

@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from batchplan.planners.rwr import walks
-from batchplan.planners.rwr.walks import PATIENCE, Walker, complete, disjoint, independent
+from batchplan.planners.papers.rwr import walks
+from batchplan.planners.papers.rwr.walks import PATIENCE, Walker, complete, disjoint, independent
 from tests.graph.test_proximity import mix
 
 MASK = (1 << 64) - 1

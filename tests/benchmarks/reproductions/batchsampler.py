@@ -18,7 +18,7 @@ from torch import Tensor
 
 import batchplan
 from batchplan.data.labels import load_labels
-from batchplan.graph.proximity import proximity_graph
+from batchplan.planners.papers.rwr.proximity import proximity_graph
 from batchplan.runtime import Runtime
 from tests.benchmarks.quality import load
 from tests.benchmarks.reproductions.batches import BATCH_SIZE, random_batches, stacked, unit_rows

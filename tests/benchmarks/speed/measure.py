@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 import torch
 
 import batchplan
-from batchplan.graph import build_graph
 from batchplan.graph.affinity import neighbor_lists
 from batchplan.graph.screen import screening_dtype
 from batchplan.guard.guard import make_guard
+from batchplan.planners.papers.gcbs.construction import build_graph
 from batchplan.runtime import Runtime
 from tests.benchmarks.products import products, seconds
 from tests.benchmarks.speed.data import real_like

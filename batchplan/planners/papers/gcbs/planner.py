@@ -7,31 +7,17 @@ order, so the batches that are cut from it have many hard negatives.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from batchplan import data, graph, guard
+from batchplan.data import Embeddings
 from batchplan.errors import InputError
-from batchplan.guard.options import GuardOptions
-from batchplan.options import option
+from batchplan.guard import guard_of
 from batchplan.planners.common.draft import Draft
-from batchplan.planners.common.options import PassOptions, PlannerOptions
+from batchplan.planners.papers.gcbs.construction import build_graph
+from batchplan.planners.papers.gcbs.options import GcbsOptions
+from batchplan.planners.papers.gcbs.ordering import cuthill_mckee
 from batchplan.runtime import Runtime
 
 
-@dataclass(frozen=True, kw_only=True)
-class GcbsOptions(GuardOptions, PassOptions, PlannerOptions):
-    """Options of `gcbs`.
-
-    Raises:
-        InputError: as its bases; a quantile outside (0, 1), or neighbors below 1.
-    """
-
-    quantile: float = option(0.999, "Share of the similarities that are not edges.", gt=0, lt=1)
-    neighbors: int | None = option(None, "Mean edges per row, instead of a quantile.", ge=1)
-    reverse: bool = option(True, "Use reverse instead of plain Cuthill-McKee.")
-
-
-def gcbs(embeddings: data.Embeddings, options: GcbsOptions, runtime: Runtime) -> Draft:
+def gcbs(embeddings: Embeddings, options: GcbsOptions, runtime: Runtime) -> Draft:
     """Plan by quantile sparsification and (reverse) Cuthill-McKee.
 
     Args:
@@ -48,13 +34,13 @@ def gcbs(embeddings: data.Embeddings, options: GcbsOptions, runtime: Runtime) ->
         ResourceError: not enough memory, or no such device.
     """
     count = edge_count(embeddings.num_rows, options)
-    keep_apart = guard.guard_of(embeddings, options, runtime)
+    keep_apart = guard_of(embeddings, options, runtime)
     weights = keep_apart.ceilings is not None
-    edges = graph.build_graph(
+    edges = build_graph(
         embeddings, count, runtime, similarity=options.similarity, weights=weights
     ).without(keep_apart, embeddings, runtime, similarity=options.similarity)
     with runtime.stage("order"):
-        order = graph.cuthill_mckee(edges, reverse=options.reverse)
+        order = cuthill_mckee(edges, reverse=options.reverse)
     return Draft(rows=order.cpu().numpy(), guard=keep_apart, facts={"edges": edges.num_edges})
 
 

@@ -17,8 +17,8 @@ from batchplan.data.rows import to_float32
 from batchplan.guard.guard import guard_of
 from batchplan.guard.rules import apart
 from batchplan.kernels import njit
-from batchplan.planners.chain.options import ChainOptions
 from batchplan.planners.common.draft import Draft
+from batchplan.planners.papers.chain.options import ChainOptions
 from batchplan.runtime import Runtime, full_float32
 from batchplan.threads import in_order
 from batchplan.typing import Int64Array

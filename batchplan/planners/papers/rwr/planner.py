@@ -8,11 +8,11 @@ rows of a random sample. A batch has the rows that a walk over these links meets
 import numpy as np
 
 from batchplan.data import Embeddings
-from batchplan.graph.proximity import proximity_graph
 from batchplan.guard.guard import guard_of
 from batchplan.planners.common.draft import Draft
-from batchplan.planners.rwr.options import RwrOptions
-from batchplan.planners.rwr.walks import Walker, complete, disjoint, independent
+from batchplan.planners.papers.rwr.options import RwrOptions
+from batchplan.planners.papers.rwr.proximity import proximity_graph
+from batchplan.planners.papers.rwr.walks import Walker, complete, disjoint, independent
 from batchplan.runtime import Runtime
 
 _STARTS, _MOVES = 3, 4  # generator streams; 1 shuffles batches, 2 draws the candidates

@@ -14,8 +14,8 @@ import torch
 from batchplan.data import Embeddings
 from batchplan.data.rows import to_float32
 from batchplan.planners.common.draft import Draft
-from batchplan.planners.greedy.kernels import Ints
-from batchplan.planners.greedy.options import OsgdOptions
+from batchplan.planners.papers.greedy.kernels import Ints
+from batchplan.planners.papers.greedy.options import OsgdOptions
 from batchplan.runtime import Runtime
 from batchplan.threads import single_threads
 

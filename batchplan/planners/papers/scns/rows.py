@@ -8,7 +8,7 @@ from batchplan.data import Embeddings
 from batchplan.graph.neighbors import nearest_neighbors
 from batchplan.guard.guard import Guard
 from batchplan.planners.common.anchors import require_enough
-from batchplan.planners.scns.options import ScnsOptions
+from batchplan.planners.papers.scns.options import ScnsOptions
 from batchplan.runtime import Runtime
 from batchplan.typing import Float32Array, Int64Array
 

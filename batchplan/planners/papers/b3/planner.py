@@ -11,11 +11,11 @@ import numpy as np
 
 from batchplan.data import Embeddings
 from batchplan.graph.affinity import Affinity
-from batchplan.graph.csr import common_with_transpose
+from batchplan.graph.csr import square
 from batchplan.graph.neighbors import nearest_neighbors
 from batchplan.graph.parts import parts_of
-from batchplan.planners.b3.options import B3Options
 from batchplan.planners.common.draft import Draft
+from batchplan.planners.papers.b3.options import B3Options
 from batchplan.runtime import IN_PARTS, Runtime
 from batchplan.typing import Int64Array
 
@@ -66,8 +66,11 @@ def mutual_windows(embeddings: Embeddings, options: B3Options, runtime: Runtime)
     window = np.sort(nearest.indices[:, skipped:], axis=1)
     runtime.require_memory(_BYTES * window.size, f"b3: {window.shape[1]} neighbours", IN_PARTS)
     indptr = np.arange(n + 1) * window.shape[1]
-    indptr, indices = common_with_transpose(indptr, window.ravel())
-    return Affinity(indptr, indices, np.ones(len(indices), np.float32))
+    ahead = square(indptr, window.ravel(), np.ones(window.size, np.float32))
+    both = ahead.multiply(ahead.T.tocsr()).tocsr()
+    both.sort_indices()
+    indices = both.indices.astype(window.dtype, copy=False)
+    return Affinity(both.indptr.astype(np.int64, copy=False), indices, both.data)
 
 
 def clusters_of(

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from batchplan.graph import csr
-from batchplan.graph.similarity_graph import SimilarityGraph
 from batchplan.kernels import njit
+from batchplan.planners.papers.gcbs.similarity_graph import SimilarityGraph
 
 _EXPANDED_AT_ONCE = 1 << 26  # neighbours of a level on the device at a time
 

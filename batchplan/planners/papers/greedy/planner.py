@@ -12,14 +12,14 @@ import torch
 
 from batchplan.data import Embeddings
 from batchplan.planners.common.draft import Draft
-from batchplan.planners.greedy.kernels import (
+from batchplan.planners.papers.greedy.kernels import (
     Bins,
     Ints,
     Pairs,
     first_best,
     losses_of_bins,
 )
-from batchplan.planners.greedy.options import GreedyOptions
+from batchplan.planners.papers.greedy.options import GreedyOptions
 from batchplan.runtime import Runtime, format_bytes
 from batchplan.threads import single_threads
 

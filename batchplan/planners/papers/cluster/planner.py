@@ -14,8 +14,8 @@ from batchplan.data import Embeddings
 from batchplan.data.rows import load_rows
 from batchplan.files.reading import changed_error
 from batchplan.kernels import njit
-from batchplan.planners.cluster.options import ClusterOptions
 from batchplan.planners.common.draft import Draft
+from batchplan.planners.papers.cluster.options import ClusterOptions
 from batchplan.runtime import IN_PARTS, Runtime, full_float32
 from batchplan.threads import in_blocks
 from batchplan.typing import Int64Array

@@ -9,8 +9,8 @@ from batchplan.data.rows import load_rows
 from batchplan.errors import InputError
 from batchplan.kernels import njit
 from batchplan.planners.common.anchors import require_enough
-from batchplan.planners.scns.options import ScnsOptions
-from batchplan.planners.scns.rows import DRAWS
+from batchplan.planners.papers.scns.options import ScnsOptions
+from batchplan.planners.papers.scns.rows import DRAWS
 from batchplan.runtime import Runtime
 from batchplan.typing import Float32Array, Float64Array, Int64Array
 

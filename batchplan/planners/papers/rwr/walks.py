@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from batchplan.graph.counter_random import below, stream, unit
 from batchplan.kernels import njit
+from batchplan.planners.papers.rwr.counter_random import below, stream, unit
 from batchplan.threads import in_order
 
 PATIENCE = 64  # moves to used rows, one after the other, before the walk jumps

@@ -11,7 +11,7 @@ from batchplan.data import Embeddings
 from batchplan.graph.neighbors import nearest_neighbors
 from batchplan.kernels import njit
 from batchplan.planners.common.draft import Draft
-from batchplan.planners.knn.options import KnnOptions
+from batchplan.planners.papers.knn.options import KnnOptions
 from batchplan.runtime import Runtime
 
 

@@ -16,8 +16,6 @@ import torch
 from batchplan.data import Embeddings
 from batchplan.data.rows import load_rows
 from batchplan.graph import cuda
-from batchplan.graph.candidates import Candidates
-from batchplan.graph.scan import Block, ScanLimits, scan_cpu
 from batchplan.graph.screen import (
     Keys,
     load_keys,
@@ -25,8 +23,10 @@ from batchplan.graph.screen import (
     screen_width,
     screening_dtype,
 )
-from batchplan.graph.similarity_graph import SimilarityGraph
-from batchplan.graph.threshold import Bracket, bracket, sample_similarities
+from batchplan.planners.papers.gcbs.candidates import Candidates
+from batchplan.planners.papers.gcbs.scan import Block, ScanLimits, scan_cpu
+from batchplan.planners.papers.gcbs.similarity_graph import SimilarityGraph
+from batchplan.planners.papers.gcbs.threshold import Bracket, bracket, sample_similarities
 from batchplan.runtime import FEWER, Runtime, full_float32
 from batchplan.threads import block_height, in_order
 
@@ -172,8 +172,8 @@ def _prepare_kernels(
 ) -> _Collect:
     cuda.require_triton()
     # Imported here, since Triton comes with CUDA only.
-    from batchplan.graph.cuda.collect import collect
     from batchplan.graph.cuda.sweep import sides_of
+    from batchplan.planners.papers.gcbs.cuda import collect
 
     per = _BYTES["cuda"]
     rows = _rows(task.embeddings, task.dtype, per, matrices=2)

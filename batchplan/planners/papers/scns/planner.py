@@ -10,9 +10,9 @@ from batchplan.data import Embeddings
 from batchplan.guard.guard import group_codes
 from batchplan.planners.common.anchors import anchor_batches, check_batch
 from batchplan.planners.common.draft import Draft, Mined
-from batchplan.planners.scns.classes import draw_from_classes
-from batchplan.planners.scns.options import ScnsOptions
-from batchplan.planners.scns.rows import draw_rows
+from batchplan.planners.papers.scns.classes import draw_from_classes
+from batchplan.planners.papers.scns.options import ScnsOptions
+from batchplan.planners.papers.scns.rows import draw_rows
 from batchplan.runtime import Runtime
 
 _MIXUP = 3  # the stream of random numbers of the coefficients

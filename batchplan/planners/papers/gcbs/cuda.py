@@ -5,9 +5,9 @@ from contextlib import closing
 
 import torch
 
-from batchplan.graph.candidates import Candidates
 from batchplan.graph.cuda.sweep import Limits, Pairs, Sides, strips
-from batchplan.graph.scan import Block
+from batchplan.planners.papers.gcbs.candidates import Candidates
+from batchplan.planners.papers.gcbs.scan import Block
 
 
 def collect(

@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from batchplan.graph.scan import Block
 from batchplan.kernels import njit
+from batchplan.planners.papers.gcbs.scan import Block
 
 _AT_ONCE = 1 << 24  # scores that a device sifts at a time, some 30 bytes each
 

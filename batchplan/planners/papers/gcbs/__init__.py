@@ -1,0 +1,1 @@
+"""GCBS: the largest similarities as a graph, ordered by reverse Cuthill-McKee."""
