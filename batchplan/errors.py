@@ -23,6 +23,10 @@ class InputError(BatchplanError, ValueError):
     """The data, the plan, an option or the output path cannot be used."""
 
 
+class OptionError(InputError):
+    """The value of an option can be used with no data, or not beside another option."""
+
+
 class ResourceError(BatchplanError, RuntimeError):
     """Not enough memory, no such device, or a package that is not installed."""
 

@@ -11,7 +11,7 @@ from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from batchplan.errors import InputError
+from batchplan.errors import OptionError
 from batchplan.extras import missing_told
 from batchplan.text import check_urls, meant, one_line
 
@@ -25,7 +25,6 @@ BatchOrder = Literal["planned", "shuffled"]
 Scope = Literal["device", "global"]
 ShardOrder = Literal["lexicographic", "natural"]
 
-ROW_COLUMN = "batchplan_row"  # the row numbers of the data, int64, in data sets and in batches
 UNIONS = (UnionType, Union)  # the type of "Literal | None" depends on the version of Python
 LIMITS = ("relative_margin", "absolute_margin", "max_score")  # on the similarity of negatives
 USUAL_ROWS = 16_384  # evenly spaced rows; the median of their positives is the usual positive
@@ -204,7 +203,7 @@ def check_options(options: Any, names: Container[str] | None = None) -> None:
     URL with keys. With ``names``, only these fields are checked.
 
     Raises:
-        InputError: names the field, the value and what was expected.
+        OptionError: names the field, the value and what was expected.
     """
     kind: type = type(options)
     hints = _hints(kind)
@@ -216,14 +215,14 @@ def check_options(options: Any, names: Container[str] | None = None) -> None:
         check_urls(value)
         if not _fits(value, hint):
             got = one_line(f"{value!r:.80}")
-            raise InputError(f"{label}: got {got}, expected {_spell(hint)}")
+            raise OptionError(f"{label}: got {got}, expected {_spell(hint)}")
         limits = field.metadata.get("range")
         if limits and isinstance(value, Real) and not limits.holds(value):
             whole = isinstance(value, Integral) or not limits.finite
             number = "a number" if whole else "a finite number"
             shown = field.default not in (None, dataclasses.MISSING)
             usual = f"; the default is {field.default}" if shown else ""
-            raise InputError(
+            raise OptionError(
                 f"{label}: got {value!s:.80}, expected {number}{limits.spelled()}{usual}"
             )
 
@@ -232,12 +231,12 @@ def check_one_limit(options: object) -> list[str]:
     """Return the limits that are set, as text for messages; at most one may be set.
 
     Raises:
-        InputError: names the first two.
+        OptionError: names the first two.
     """
     values = [(name.replace("_", " "), getattr(options, name)) for name in LIMITS]
     limits = [f"{label} {value}" for label, value in values if value is not None]
     if len(limits) > 1:
-        raise InputError(
+        raise OptionError(
             f"{limits[0]}: given with {limits[1]}, expected one limit; leave out one of the two"
         )
     return limits
@@ -247,13 +246,13 @@ def check_names(names: Any, known: type, where: str) -> None:
     """Require that keyword arguments are fields of a dataclass of options.
 
     Raises:
-        InputError: names the first unknown argument, and the fields.
+        OptionError: names the first unknown argument, and the fields.
     """
     fields = [field.name for field in dataclasses.fields(known)]
     for name in names:
         if name not in fields:
             hint = meant(name, fields)
-            raise InputError(f"{where}: no option {name!r}, expected {', '.join(fields)}{hint}")
+            raise OptionError(f"{where}: no option {name!r}, expected {', '.join(fields)}{hint}")
 
 
 @cache
@@ -305,7 +304,7 @@ class SimilarityOptions:
     """The option of all dataclasses of options. A class may inherit it more than once.
 
     Raises:
-        InputError: a value is not of the type, or not in the choices or range, of its option.
+        OptionError: a value is not of the type, or not in the choices or range, of its option.
     """
 
     similarity: Similarity = option(

@@ -14,7 +14,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from batchplan.errors import InputError, ResourceError
+from batchplan.errors import OptionError, ResourceError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,7 +63,7 @@ class Runtime:
         observer: gets the stages and their progress; None if nothing observes the run.
 
     Raises:
-        InputError: an unknown device name, a negative seed, or a memory budget of 0 or less.
+        OptionError: an unknown device name, a negative seed, or a memory budget of 0 or less.
     """
 
     device: str = "auto"
@@ -73,13 +73,13 @@ class Runtime:
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,3})?", str(self.device)):
-            raise InputError(f"device: got {self.device!r}, expected auto, cpu, cuda or cuda:N")
+            raise OptionError(f"device: got {self.device!r}, expected auto, cpu, cuda or cuda:N")
         seed: Any = self.seed  # types are promises that Python does not keep
         if not isinstance(seed, Integral) or int(seed) < 0:
-            raise InputError(f"seed: got {seed!r}, expected an integer of 0 or more")
+            raise OptionError(f"seed: got {seed!r}, expected an integer of 0 or more")
         memory: Any = self.memory
         if memory is not None and (not isinstance(memory, Integral) or int(memory) <= 0):
-            raise InputError(
+            raise OptionError(
                 f"memory: got {memory!r}, expected a number of bytes above 0, or a text such as 8GB"
             )
 
@@ -94,7 +94,7 @@ class Runtime:
         """Make a runtime whose memory may be a text such as ``8GB``.
 
         Raises:
-            InputError: as `Runtime`, and as `parse_memory`.
+            OptionError: as `Runtime`, and as `parse_memory`.
         """
         return cls(
             device, parse_memory(memory) if isinstance(memory, str) else memory, seed, observer
@@ -233,14 +233,14 @@ def parse_memory(text: str) -> int:
     """Return the bytes of ``512MB``, ``8GiB``, ``8g`` or a plain number.
 
     Raises:
-        InputError: other text, or not positive.
+        OptionError: other text, or not positive.
     """
     match = re.fullmatch(r"(\d{1,20}(?:\.\d+)?)\s*([kmgt]?i?)b?", text.strip().lower())
     size = 0
     if match is not None and match[2] in _UNITS:
         size = int(float(match[1]) * _UNITS[match[2]])
     if not size:
-        raise InputError(
+        raise OptionError(
             f"memory: got {text!r:.80}, expected a size such as 8GB, 512MiB or 2000000000"
         )
     return size

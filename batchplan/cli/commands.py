@@ -4,10 +4,9 @@ from importlib import import_module
 from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
 
 import batchplan
-from batchplan.cli.panels import PLANNERS_PANEL, Application, PlanningCommand
+from batchplan.cli.panels import PLANNERS_PANEL, Application, PaneledCommand, PlanningCommand
 from batchplan.cli.planning import planner_command
 from batchplan.planners import PLANNERS
 
@@ -33,12 +32,13 @@ def application(wanted: str | None = None) -> typer.Typer:
     Building all commands is the slowest part of ``--help``.
     """
     # Without rich markup, --help does not import rich and takes half the time.
-    app = typer.Typer(cls=Application, no_args_is_help=True, rich_markup_mode=None)
+    names = {"help_option_names": ["-h", "--help"]}
+    app = typer.Typer(cls=Application, context_settings=names, rich_markup_mode=None)
     app.callback()(_batchplan)
     commands = {**dict.fromkeys(["plan", *PLANNERS], "planning"), **_OTHERS}
     for name in [wanted] if wanted in commands else commands:
         module = commands[name]
-        kind = PlanningCommand if module == "planning" else TyperCommand
+        kind = PlanningCommand if module == "planning" else PaneledCommand
         if name in PLANNERS:
             shown = app.command(name, cls=kind, rich_help_panel=PLANNERS_PANEL)
             shown(planner_command(name, PLANNERS[name]))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from batchplan.cli.grouping import grouped
 from batchplan.cli.options import (
@@ -16,7 +16,7 @@ from batchplan.cli.options import (
     load_plan,
 )
 from batchplan.cli.output import print_json
-from batchplan.errors import InputError
+from batchplan.errors import OptionError
 from batchplan.options import option
 from batchplan.text import one_line
 
@@ -57,9 +57,15 @@ def evaluate(
     from batchplan.cli.console import print_facts
     from batchplan.plans.negatives import Negatives, is_negatives
 
+    def show(document: dict[str, Any], printed: Callable[[], None]) -> None:
+        if json:
+            print_json(document)
+        elif not measuring.session.quiet:
+            printed()
+
     listed = measuring.session.candidates is not None
     if listed and measuring.group_column:
-        raise InputError(
+        raise OptionError(
             "candidates: given with a column of groups, which needs vectors; leave it out"
         )
     with measuring.session.opened(embeddings or []) as (data, runtime, _):
@@ -67,7 +73,7 @@ def evaluate(
             table = Negatives.load(plan)
             table.require_match(data.num_rows, getattr(data, "fingerprint", None))
             mined = quality.evaluate_negatives(table)
-            return print_json(mined.to_dict()) if json else print_facts(_table_facts(mined))
+            return show(mined.to_dict(), lambda: print_facts(_table_facts(mined)))
         loaded = load_plan(plan, batch_size, data.num_rows)
         if listed:
             found = quality.evaluate_candidates(loaded, data, **vars(measuring.options))
@@ -77,14 +83,15 @@ def evaluate(
             facts = measuring.facts(data, runtime)
             (evaluation,) = quality.evaluate_plans([loaded], data, facts, options, runtime)
     if listed:
-        return print_json(found.to_dict()) if json else print_facts(_listed_facts(found))
+        return show(found.to_dict(), lambda: print_facts(_listed_facts(found)))
     judged = quality.verdict_on(evaluation)
-    if json:
-        return print_json({**evaluation.to_dict(), "verdict": judged.to_dict()})
-    return _show(evaluation, judged, loaded.metadata.planner or plan, everything)
+    return show(
+        {**evaluation.to_dict(), "verdict": judged.to_dict()},
+        lambda: _print(evaluation, judged, loaded.metadata.planner or plan, everything),
+    )
 
 
-def _show(evaluation: Evaluation, judged: Verdict, name: str, everything: bool) -> None:
+def _print(evaluation: Evaluation, judged: Verdict, name: str, everything: bool) -> None:
     """Print the verdict and its reasons; with ``everything`` all metrics below."""
     from rich.text import Text
 

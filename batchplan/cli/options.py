@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from batchplan.cli.grouping import check_no_urls, check_paths
-from batchplan.errors import InputError
+from batchplan.errors import InputError, OptionError
 from batchplan.guard.options import label_table_option
 from batchplan.options import SHARD_ORDER, ShardOrder, option, paths_of
 from batchplan.quality import EvaluationOptions
@@ -178,7 +178,7 @@ class ListSession(Session):
         if self.candidates is None:
             return super().source(embeddings)
         if embeddings or self.pair or self.negatives:
-            raise InputError(
+            raise OptionError(
                 "candidates: given with embeddings, which have more information; leave out one of "
                 "the two"
             )
@@ -211,7 +211,7 @@ class Measuring:
 
     def __post_init__(self) -> None:
         if self.label_table and self.group_column is None:
-            raise InputError("label table: given without --group-column; name a column")
+            raise OptionError("label table: given without --group-column; name a column")
 
     def groups(self, data: Embeddings) -> NDArray[int64] | None:
         """Return the codes (N,) of the groups; None if no column is named."""

@@ -1,39 +1,36 @@
 """Help in panels: options by subject, everyday ones first; planners after the other commands."""
 
-from typing import Any
+from typing import Any, ClassVar
 
+from typer import Exit
 from typer.core import TyperCommand
 
+from batchplan.cli.output import print_document
 from batchplan.cli.statuses import Commands
+from batchplan.planners.partition.options import PartitionOptions
 
 PLANNERS_PANEL = "Planners"
-_ADVANCED = "Advanced"
-
-# The options of planners by panel, in the order that help shows. All others are advanced.
-_PANELS = {
-    "Basic": (
-        "output", "force", "pair", "batch_size", "temperature", "similarity", "mega_batches",
-        "quantile", "epoch", "seed", "quiet", "help",
-    ),
-    "Guard": (
-        "guard", "relative_margin", "absolute_margin", "max_score", "guard_penalty",
-        "group_column", "label_table", "reference", "reference_pair",
-    ),
-    "Devices": ("world_size", "scope", "device", "memory", "ray"),
-    "Sources": (
-        "x_column", "y_column", "id_column", "single", "source_column", "source_mix",
-    ),
-}  # fmt: skip
+_GUARD = (
+    "guard", "relative_margin", "absolute_margin", "max_score", "guard_penalty", "group_column",
+    "label_table", "reference", "reference_pair",
+)  # fmt: skip
+_DEVICES = ("world_size", "scope", "device", "memory", "ray")
+_SOURCES = (
+    "x_column", "y_column", "id_column", "shard_order", "single", "source_column", "source_mix",
+)  # fmt: skip
+_OTHERS: tuple[str, ...] = ()  # the panel of all options that no other panel of a command names
 
 
-class PlanningCommand(TyperCommand):
-    """A command that plans, with help in panels. ``--ray`` alone means this machine."""
+class PaneledCommand(TyperCommand):
+    """A command with help in panels: its own options, then those of all commands that measure."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        followed = zip(args, [*args[1:], "-"], strict=False)  # typer has no optional values
-        given = [[one, "local"] if one == "--ray" and after[:1] == "-" else [one]
-                 for one, after in followed]  # fmt: skip
-        return super().parse_args(ctx, [word for words in given for word in words])
+    panels: ClassVar = {
+        "Options": _OTHERS,
+        "Measures": ("temperature", "similarity", "random_trials", "sample", "edges"),
+        "Guard": _GUARD,
+        "Sources": ("pair", "negatives", "candidates", *_SOURCES),
+        "Run": ("seed", "quiet", "verbose", *_DEVICES, "help"),
+    }
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         records = {}
@@ -41,18 +38,55 @@ class PlanningCommand(TyperCommand):
             record = parameter.get_help_record(ctx)
             if record is not None:
                 records[parameter.name] = (parameter.param_type_name, record)
-        arguments = [name for name, (kind, _) in records.items() if kind == "argument"]
-        known = {name for names in _PANELS.values() for name in names}
-        others = [name for name in records if name not in known and name not in arguments]
-        for title, names in {"Arguments": arguments, **_PANELS, _ADVANCED: others}.items():
-            rows = [records[name][1] for name in names if name in records]
+        arguments = tuple(name for name, (kind, _) in records.items() if kind == "argument")
+        named = {name for names in self.panels.values() for name in names}
+        others = tuple(name for name in records if name not in named and name not in arguments)
+        for title, names in {"Arguments": arguments, **self.panels}.items():
+            rows = [records[name][1] for name in names or others if name in records]
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)
 
 
+class PlanningCommand(PaneledCommand):
+    """A command that plans, everyday options first. ``--ray`` alone means this machine."""
+
+    panels: ClassVar = {
+        "Basic": (
+            "output", "force", "pair", "batch_size", "temperature", "similarity", "mega_batches",
+            "quantile", "epoch", "seed", "quiet", "help",
+        ),
+        "Guard": _GUARD,
+        "Devices": _DEVICES,
+        "Sources": _SOURCES,
+        "Advanced": _OTHERS,
+    }  # fmt: skip
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        followed = zip(args, [*args[1:], "-"], strict=False)  # typer has no optional values
+        given = [[one, "local"] if one == "--ray" and after[:1] == "-" else [one]
+                 for one, after in followed]  # fmt: skip
+        try:
+            return super().parse_args(ctx, [word for words in given for word in words])
+        except Exception as error:  # typer does not export the type of an unknown option
+            unknown = str(getattr(error, "option_name", "")).removeprefix("--").replace("-", "_")
+            if self.name == "plan" and unknown in PartitionOptions.__dataclass_fields__:
+                error.message += ". plan chooses it; batchplan partition takes it"  # type: ignore[attr-defined]
+            raise
+
+
 class Application(Commands):
-    """The group of commands; its help lists planners after the others."""
+    """The group of commands; its help lists planners after the others.
+
+    Without a command, help is on standard output, where ``| less`` shows it.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args:
+            print_document(ctx.get_help() + "\n")
+            raise Exit(2)
+        help_of = [*args[1:2], "--help"] if args[0] == "help" else args
+        return super().parse_args(ctx, help_of)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         shown: dict[str, Any] = {name: self.get_command(ctx, name) for name in self.commands}

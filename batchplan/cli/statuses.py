@@ -10,12 +10,12 @@ import typer
 from typer.core import TyperGroup
 
 from batchplan.cli.output import say
-from batchplan.errors import BatchplanError, InputError, OutputError, ResourceError
+from batchplan.errors import BatchplanError, InputError, OptionError, OutputError, ResourceError
 from batchplan.extras import refusal
 from batchplan.text import check_urls
 
 _INTERRUPTED = 130
-STATUSES = {InputError: 3, ResourceError: 4, OutputError: 5}
+STATUSES = {OptionError: 2, InputError: 3, ResourceError: 4, OutputError: 5}
 _WITHOUT_MEMORY = "allocate memory", "can't start new thread"  # in what libraries say
 _MEND_MEMORY = "try fewer rows or, for a graph, fewer edges (--neighbors), or free some memory"
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from batchplan.errors import InputError
+from batchplan.errors import InputError, OptionError
 from batchplan.files.documents import parse_toml
 from batchplan.files.inputs import check_not_input
 from batchplan.files.reading import read_regular
@@ -66,7 +66,7 @@ def read_settings(
     for name in chosen:
         if name not in known and name not in PLANNERS:
             expected = ", ".join(dict.fromkeys([*known, *PLANNERS]))
-            raise InputError(f"planners: got {name!r}, expected some of {expected}")
+            raise OptionError(f"planners: got {name!r}, expected some of {expected}")
     return [
         known[name] if name in known else make_setting(name, {}, shared)
         for name in dict.fromkeys(chosen)
@@ -116,7 +116,6 @@ def make_setting(
     known = {field.name for field in fields(kind)}
     values = {option: value for option, value in (shared or {}).items() if option in known}
     own = {key.replace("-", "_"): value for key, value in table.items() if key != "planner"}
-    check_names(own, kind, f"{where}{planner}")
     values |= own
     if "as_batches" in known and values.setdefault("as_batches", True) is False:
         raise InputError(
@@ -124,9 +123,10 @@ def make_setting(
             "to compare"
         )
     try:
+        check_names(own, kind, planner)
         return Setting(name, planner, kind(**values))
-    except InputError as error:
-        raise InputError(f"{where}{error}") from error
+    except OptionError as error:
+        raise (InputError if table else OptionError)(f"{where}{error}") from error
 
 
 def plan_path(folder: Path, setting: Setting) -> Path:

@@ -21,7 +21,7 @@ class ReferenceOptions(SimilarityOptions):
         kind="path",
     )
     reference_pair: list[str] | None = option(
-        None, "Files of their other side. Repeatable.", kind="path"
+        None, "Files of y by the other model, as --pair of EMBEDDINGS. Repeatable.", kind="path"
     )
 
     def __post_init__(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import MISSING, dataclass
 
-from batchplan.errors import InputError
+from batchplan.errors import OptionError
 from batchplan.options import SHARD_ORDER, ShardOrder, check_options, option
 
 
@@ -43,17 +43,17 @@ class EmbedOptions:
         check_options(self)
         names = self.names
         if len(set(names)) != len(names) or "" in names:
-            raise InputError(
+            raise OptionError(
                 f"columns: got {self.columns!r:.80}, expected names that differ, joined by commas"
             )
         for label, values in (("prompt", self.prompt), ("prompt text", self.prompt_text)):
             if values and len(values) != len(names):
-                raise InputError(
+                raise OptionError(
                     f"{label}: got {len(values)}, expected {len(names)}, one for each column; an "
                     "empty one for none"
                 )
         if self.prompt and self.prompt_text:
-            raise InputError("prompt: given with prompt text, expected one of them; leave out one")
+            raise OptionError("prompt: given with prompt text, expected one of them; leave out one")
 
     @property
     def written(self) -> list[str]:

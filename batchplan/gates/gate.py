@@ -5,8 +5,9 @@ from functools import partial
 from math import isfinite, nan
 from typing import Literal
 
-from batchplan.errors import InputError
+from batchplan.errors import OptionError
 from batchplan.quality.metrics import METRICS, judged
+from batchplan.text import meant
 
 Kind = Literal["fail-under", "fail-over", "fail-regress"]
 
@@ -53,26 +54,31 @@ class Gate:
 def parse_gate(kind: Kind, text: str) -> Gate:
     """Return the gate that ``METRIC=VALUE`` describes.
 
-    The value of a ``fail-regress`` is a tolerance: ``2%`` of the baseline's value, or ``0.01``.
+    ``20%`` is 0.2. The value of a ``fail-regress`` is a tolerance: ``2%`` of the baseline's value,
+    or ``0.01``.
 
     Raises:
-        InputError: text of another form, a metric that cannot be judged, a value that is not a
+        OptionError: text of another form, a metric that cannot be judged, a value that is not a
             finite number, or a tolerance below 0.
     """
     regress = kind == "fail-regress"
     metric, _, amount = text.partition("=")
-    relative = regress and amount.endswith("%")
+    percent = amount.endswith("%")
     try:
-        value = float(amount.removesuffix("%") if relative else amount)
+        value = float(amount.removesuffix("%")) / (100 if percent else 1)
     except ValueError:
         value = nan
     if metric not in judged() or not isfinite(value) or (regress and value < 0):
-        number = "a tolerance of 0 or more such as 2%" if regress else "a finite number"
-        raise InputError(
-            f"--{kind}: got {text!r}, expected METRIC=VALUE, {number} for one of "
-            f"{', '.join(judged())}"
+        number = (
+            "a tolerance of 0 or more such as 2%"
+            if regress
+            else "a finite number such as 0.2 or 20%"
         )
-    return Gate(kind, metric, value / 100 if relative else value, relative, text)
+        raise OptionError(
+            f"--{kind}: got {text!r}, expected METRIC=VALUE, {number} for one of "
+            f"{', '.join(judged())}{meant(metric, judged())}"
+        )
+    return Gate(kind, metric, value, regress and percent, text)
 
 
 fail_under = partial(parse_gate, "fail-under")

@@ -5,7 +5,7 @@ from math import inf
 from typing import Any
 
 from batchplan.data.reference_options import ReferenceOptions
-from batchplan.errors import InputError
+from batchplan.errors import OptionError
 from batchplan.options import LIMITS, SimilarityOptions, check_one_limit, option
 
 
@@ -23,7 +23,7 @@ class GroupOptions(SimilarityOptions):
     """Options that name a column of groups, and the file that has it.
 
     Raises:
-        InputError: as `SimilarityOptions`; a label table without a named column.
+        OptionError: as `SimilarityOptions`; a label table without a named column.
     """
 
     group_column: str | None = option(
@@ -36,7 +36,7 @@ class GroupOptions(SimilarityOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.label_table is not None and not any(self.columns()):
-            raise InputError("label table: given without --group-column; name a column")
+            raise OptionError("label table: given without --group-column; name a column")
 
     def columns(self) -> tuple[str | None, ...]:
         """Return the columns to read from the label table."""
@@ -62,7 +62,7 @@ class GuardOptions(ReferenceOptions, GroupOptions):
     ``guard=False``, replaces this default by None, and plans store None.
 
     Raises:
-        InputError: as its bases; limits out of range, more than one, or none for a reference.
+        OptionError: as its bases; limits out of range, more than one, or none for a reference.
     """
 
     relative_margin: float | None = margin_option(None)
@@ -93,7 +93,7 @@ class GuardOptions(ReferenceOptions, GroupOptions):
             object.__setattr__(self, "relative_margin", None)
         limits = check_one_limit(self)
         if limits and not self.guard:
-            raise InputError(
+            raise OptionError(
                 f"{limits[0]}: given with --no-guard, which ignores similarities; leave out one of "
                 "the two"
             )
@@ -112,7 +112,7 @@ class OptionalGuardOptions(GuardOptions):
     """The options of planners whose guard is off unless there is a limit or a group column.
 
     Raises:
-        InputError: as `GuardOptions`.
+        OptionError: as `GuardOptions`.
     """
 
     guard: bool | None = option(  # type: ignore[assignment]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from batchplan import data, graph, guard
-from batchplan.errors import InputError
+from batchplan.errors import OptionError
 from batchplan.guard.options import OptionalGuardOptions
 from batchplan.options import option
 from batchplan.planners.common.draft import Draft, Mined
@@ -24,7 +24,7 @@ class HardnegOptions(OptionalGuardOptions, TableOptions):
     """Options of `hardneg`.
 
     Raises:
-        InputError: as its bases; fewer than one negative per row.
+        OptionError: as its bases; fewer than one negative per row.
     """
 
     per_row: int = option(1, "Negatives per row, the hardest first.", ge=1)
@@ -32,7 +32,7 @@ class HardnegOptions(OptionalGuardOptions, TableOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.guard_penalty is not None:
-            raise InputError(
+            raise OptionError(
                 f"guard penalty: got {self.guard_penalty}, but no negative breaks the guard here; "
                 "leave it out"
             )
@@ -56,7 +56,7 @@ def hardneg(
         hardest.
 
     Raises:
-        InputError: options that do not fit the data, a zero row under cosine, or too few possible
+        OptionError: options that do not fit the data, a zero row under cosine, or too few possible
             negatives: for every row, or, in a plan, for any row.
         ResourceError: not enough memory, or no such device.
     """

@@ -6,7 +6,7 @@ import typing
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from batchplan import keywords
-from batchplan.errors import InputError
+from batchplan.errors import InputError, OptionError
 from batchplan.options import check_names, with_options
 from batchplan.planners.common.draft import Draft
 from batchplan.planners.common.options import PlannerOptions
@@ -193,7 +193,7 @@ def _settings(planner: str, options: dict[str, Any]) -> PlannerOptions:
     check_urls(planner)
     if planner not in PLANNERS:
         hint = meant(planner, PLANNERS)
-        raise InputError(f"planner: got {planner!r}, expected one of {', '.join(PLANNERS)}{hint}")
+        raise OptionError(f"planner: got {planner!r}, expected one of {', '.join(PLANNERS)}{hint}")
     kind = PLANNERS[planner].options
     check_names(options, kind, planner)
     return kind(**options)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from batchplan.errors import InputError
+from batchplan.errors import InputError, OptionError
 from batchplan.options import check_options
 
 
@@ -20,7 +20,10 @@ def settle(facts: Any) -> None:
     """
     for field in dataclasses.fields(facts):
         object.__setattr__(facts, field.name, _plain(getattr(facts, field.name), field.name))
-    check_options(facts)
+    try:
+        check_options(facts)
+    except OptionError as error:  # these are no options: a file may be their source
+        raise InputError(error) from None
 
 
 def _plain(value: Any, name: str) -> Any:

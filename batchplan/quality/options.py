@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from batchplan.data.reference_options import ReferenceOptions
-from batchplan.errors import InputError
+from batchplan.errors import OptionError
 from batchplan.options import (
     LIMITS,
     USUAL_MARGIN,
@@ -38,7 +38,7 @@ class EvaluationOptions(ReferenceOptions):
             the limit is judged.
 
     Raises:
-        InputError: a value outside its range, a sample that is too small, two limits, or a limit
+        OptionError: a value outside its range, a sample that is too small, two limits, or a limit
             or a reference without a guard.
     """
 
@@ -62,9 +62,9 @@ class EvaluationOptions(ReferenceOptions):
         le=1,
     )
     absolute_margin: float | None = option(
-        None, "The same for the positive's similarity - M.", ge=0
+        None, "Judge without negatives that reach the positive's similarity less M.", ge=0
     )
-    max_score: float | None = option(None, "The same for a similarity of C.")
+    max_score: float | None = option(None, "Judge without negatives that reach a similarity of C.")
     guard: bool = option(True, "Judge without likely false negatives.")
     edges: bool = option(
         True, "Measure edge_recall and bandwidth, which takes a product of all pairs of rows."
@@ -73,13 +73,13 @@ class EvaluationOptions(ReferenceOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.sample and self.sample < SMALLEST_SAMPLE:
-            raise InputError(
+            raise OptionError(
                 f"sample: got {self.sample}, expected at least {SMALLEST_SAMPLE} rows, or 0 to "
                 "compare all rows"
             )
         limits = check_one_limit(self)
         if limits and not self.guard:
-            raise InputError(
+            raise OptionError(
                 f"{limits[0]}: given with --no-guard, which measures all pairs alike; leave out "
                 "one of the two"
             )

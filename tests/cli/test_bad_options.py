@@ -1,4 +1,7 @@
-"""Options, outputs and plans that cannot be used: exit status 3, one line, nothing done."""
+"""Options, outputs and plans that cannot be used: one line, nothing done.
+
+The exit status is 2 for a value that no data allow, else 3.
+"""
 
 import os
 from pathlib import Path
@@ -34,7 +37,10 @@ VALUES = [
 )
 def test_values_out_of_range(option, value, said, npy, refused):
     batches = [] if option == "batch-size" else ["-b", "8"]
-    refused("gcbs", *npy, *batches, f"--{option}={value}", parts=[said])
+    of_the_data = "the 48 rows" in said
+    refused(
+        "gcbs", *npy, *batches, f"--{option}={value}", parts=[said], code=3 if of_the_data else 2
+    )
 
 
 def test_the_default_batch_size_may_be_too_large(npy, refused):
@@ -45,8 +51,8 @@ def test_the_default_batch_size_may_be_too_large(npy, refused):
 def test_shared_options_are_refused_by_every_command(command, npy, refused):
     Path("p.txt").write_text("0\n1\n")
     arguments = [command, *(["p.txt"] * (command == "evaluate")), *npy]
-    refused(*arguments, "--seed", "-1", parts=["seed: got -1"])
-    refused(*arguments, "--memory", "much", parts=["memory: got 'much'"])
+    refused(*arguments, "--seed", "-1", parts=["seed: got -1"], code=2)
+    refused(*arguments, "--memory", "much", parts=["memory: got 'much'"], code=2)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +66,15 @@ def test_shared_options_are_refused_by_every_command(command, npy, refused):
 def test_values_that_evaluate_refuses(option, value, said, npy, refused):
     Path("p.txt").write_text("\n".join(map(str, range(48))))
     batches = [] if option == "batch-size" else ["-b", "8"]
-    refused("evaluate", "p.txt", *npy, *batches, f"--{option}={value}", parts=[said])
+    refused(
+        "evaluate",
+        "p.txt",
+        *npy,
+        *batches,
+        f"--{option}={value}",
+        parts=[said],
+        code=3 if batches == [] else 2,
+    )
 
 
 # Outputs

@@ -52,7 +52,7 @@ def test_plan_refine_and_evaluate(lists, done):
 
 
 def test_refusals(lists, npy, refused, run, folder):
-    assert "given with embeddings" in refused("partition", *npy, *lists, "-b", 8)
+    assert "given with embeddings" in refused("partition", *npy, *lists, "-b", 8, code=2)
     assert "no such file" in refused("partition", "--candidates", "no.parquet", "-b", 8)
     assert "needs vectors" in refused("partition", *lists, "-b", 8, "--mega-batches", "auto")
     for command in (["gcbs", *lists], ["partition", "-b", 8]):
@@ -66,5 +66,5 @@ def test_refusals(lists, npy, refused, run, folder):
 
 def test_groups_need_vectors(lists, done, refused):
     done("random", *lists, "-b", 8, "-o", "plan.npy")
-    message = refused("evaluate", "plan.npy", *lists, "--group-column", "id")
+    message = refused("evaluate", "plan.npy", *lists, "--group-column", "id", code=2)
     assert "which needs vectors" in message

@@ -163,7 +163,7 @@ def test_settings_are_checked_before_anything_runs(npy, refused):
     Path("s.toml").write_text("[random]\n[gcbs]\nquantile = 2\n")
     command = ["compare", *npy, "--settings", "s.toml", "-b", 8, "--folder", "kept"]
     refused(*command, parts=["s.toml: [gcbs]: quantile: got 2"])
-    refused("compare", *npy, "--planners", "random,best", parts=["planners: got 'best'"])
+    refused("compare", *npy, "--planners", "random,best", parts=["planners: got 'best'"], code=2)
 
 
 # No plan at all

@@ -25,7 +25,7 @@ def test_what_needs_no_package_is_checked_first(words, refused, run, monkeypatch
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     refused(*words[:-1], "no/pairs", parts=["folder", "no does not exist"])
     refused(*words[:-1], "data.parquet", "-f", parts=["would overwrite"])
-    refused(*words, "--prompt", "query", parts=["prompt: got 1, expected 2"])
-    refused(*words, "--device", "tpu", parts=["device: got 'tpu'"])
+    refused(*words, "--prompt", "query", parts=["prompt: got 1, expected 2"], code=2)
+    refused(*words, "--device", "tpu", parts=["device: got 'tpu'"], code=2)
     assert run(*words[:-2]).exit_code == 2
     assert run(*words[:3], *words[-2:]).exit_code == 2

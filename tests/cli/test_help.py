@@ -3,6 +3,8 @@
 import inspect
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,6 +74,44 @@ def test_every_planner_is_a_command():
 def test_help_without_arguments_is_whole(run, done):
     shown = run()
     assert (shown.exit_code, shown.output.strip()) == (2, done("--help").stdout.strip())
+
+
+@pytest.mark.parametrize("line", ["-h", "help", "plan -h", "help plan"])
+def test_other_ways_to_ask_for_help(line, run, done):
+    words = line.split()
+    named = [word for word in words if word == "plan"]
+    assert done(*words).stdout == done(*named, "--help").stdout
+    assert run("help", "plam").exit_code == 2
+
+
+def test_help_alone_can_be_piped():
+    done = subprocess.run([sys.executable, "-m", "batchplan"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stdout.startswith("Usage: batchplan")
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("evaluate", "--all"),
+        ("check", "--fail-under"),
+        ("compare", "--settings"),
+        ("report", "--png"),
+    ],
+)
+def test_measuring_commands_show_their_own_options_first(name, own, done):
+    shown = done(name, "--help").stdout
+    places = [shown.index(f"\n{title}:\n") for title in ("Options", "Measures", "Guard", "Sources")]
+    assert places == sorted(places)
+    assert places[0] < shown.index(f"\n  {own} ") < places[1]
+    assert shown.count("\n  --relative-margin") == 1
+
+
+def test_plan_names_the_planner_that_takes_an_option(npy, run):
+    for option in ("--relative-margin", "--mega-batches"):
+        assert "batchplan partition takes it" in run("plan", *npy, option, "0.5").stderr
+    assert "partition" not in run("plan", *npy, "--nothing", "0.5").stderr
 
 
 def test_the_list_of_commands_says_what_each_does(done):

@@ -196,10 +196,16 @@ def test_evaluate_with_a_margin(planned, done):
     assert "pairs that break the guard      0 of 0 (undefined, " in alone
 
 
+def test_a_quiet_evaluation_prints_only_json(planned, done):
+    assert done("evaluate", *planned, "-q").stdout == ""
+    assert done("evaluate", *planned, "-q", "--all").stdout == ""
+    assert json.loads(done("evaluate", *planned, "-q", "--json").stdout)["num_rows"] == 48
+
+
 def test_two_limits_are_refused(planned, refused):
     said = "relative margin 0.2: given with absolute margin 0.1, expected one limit"
     both = ["--absolute-margin", "0.1", "--relative-margin", "0.2"]
-    refused("evaluate", *planned, *both, parts=[said])
+    refused("evaluate", *planned, *both, parts=[said], code=2)
 
 
 def test_evaluate_finds_groups_in_the_embeddings(parquet, done):
@@ -229,7 +235,8 @@ def test_evaluate_finds_groups_in_the_embeddings(parquet, done):
 def test_labels_that_cannot_be_used(options, part, planned, refused):
     label_table()
     label_table("short.parquet", 47)
-    refused("evaluate", *planned, *options, parts=[part])
+    code = 2 if part == "without --group-column" else 3
+    refused("evaluate", *planned, *options, parts=[part], code=code)
 
 
 def test_evaluate_says_what_a_sample_leaves_out(npy, done):
@@ -286,9 +293,9 @@ def test_evaluate_from_parquet(parquet, done):
     assert "over 48 rows" in done("evaluate", "p.parquet", parquet).stdout
 
 
-def test_verbose_and_quiet_keep_the_table(planned, done):
+def test_what_verbose_and_quiet_keep(planned, done):
     for flag in ("-v", "-q", "--verbose", "--quiet"):
-        assert "\nhardness " in done("evaluate", *planned, flag).stdout
+        assert ("\nhardness " in done("evaluate", *planned, flag).stdout) == ("v" in flag)
         assert "fingerprint" in done("inspect", *planned[1:], flag).stdout
 
 

@@ -98,7 +98,7 @@ def test_inputs_that_cannot_be_shown(plans, parquet, done, refused):
     done("random", parquet, "-b", 16, "-o", "larger.npy")
     refused("report", one, "larger.npy", parquet, parts=["batch sizes", "larger.npy 16"])
     refused("report", *[one] * 7, parquet, parts=["got 7 plans", "1 to 6"])
-    refused("report", one, parquet, "--random-trials", 1, parts=["random trials"])
+    refused("report", one, parquet, "--random-trials", 1, parts=["random trials"], code=2)
     refused("report", one, "-", parts=["standard input"])
 
 

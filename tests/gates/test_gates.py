@@ -123,7 +123,8 @@ def test_a_gate_that_fails_in_a_late_digit_says_so():
     ],
 )
 def test_refused_gates(make, text):
-    expected = "a tolerance of 0 or more such as 2%" if make is fail_regress else "a finite number"
+    number = "a finite number such as 0.2 or 20%"
+    expected = "a tolerance of 0 or more such as 2%" if make is fail_regress else number
     part = f"got {text!r}, expected METRIC=VALUE, {expected} for one of loss_train, gap, "
     with pytest.raises(InputError, match=re.escape(part)):
         make(text)
@@ -135,12 +136,18 @@ def test_a_tolerance_below_zero_is_refused(text):
         fail_regress(text)
 
 
-def test_percentages_are_for_tolerances_only():
-    for make in (fail_under, fail_over):
-        with pytest.raises(
-            InputError, match="'gap_reduction=40%', expected METRIC=VALUE, a finite"
-        ):
-            make("gap_reduction=40%")
+@pytest.mark.parametrize("make", [fail_under, fail_over])
+def test_percentages_are_shares(make):
+    for text, value in (("40%", 0.4), ("0.4", 0.4), ("-2.5%", -0.025), ("300%", 3.0)):
+        gate = make(f"gap_reduction={text}")
+        assert (gate.required(None), gate.relative) == (value, False)
+    with pytest.raises(InputError, match="expected METRIC=VALUE"):
+        make("gap_reduction=40%%")
+
+
+def test_a_metric_that_is_misspelt_is_recognised():
+    with pytest.raises(InputError, match=r"; did you mean 'gap_reduction'\?$"):
+        fail_under("gap_reductoin=40%")
 
 
 def test_undefined_metrics_are_not_judged():

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from batchplan.errors import InputError
+from batchplan.errors import OptionError
 from batchplan.guard.options import GuardOptions, margin_option
 from batchplan.options import USUAL_MARGIN, BatchOrder, option
 from batchplan.planners.common.options import PassOptions, PlannerOptions, shuffled_order
@@ -17,7 +17,7 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
     """Options of `partition`.
 
     Raises:
-        InputError: as its bases; a number out of its range, or options that exclude each other.
+        OptionError: as its bases; a number out of its range, or options that exclude each other.
     """
 
     batch_order: BatchOrder = shuffled_order()
@@ -64,12 +64,14 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.mega_batches, int) and self.mega_batch_rows is not None:
-            raise InputError(
+            raise OptionError(
                 f"mega-batches: got {self.mega_batches} with --mega-batch-rows "
                 f"{self.mega_batch_rows}; leave out one of the two"
             )
         if self.source_mix != "one" and self.source_column is None:
-            raise InputError(f"source mix: got {self.source_mix} without --source-column; name one")
+            raise OptionError(
+                f"source mix: got {self.source_mix} without --source-column; name one"
+            )
 
     def count_for(self, num_rows: int) -> int:
         """How many mega-batches ``num_rows`` rows are dealt to."""

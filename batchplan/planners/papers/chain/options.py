@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from batchplan.errors import InputError
+from batchplan.errors import OptionError
 from batchplan.guard.options import GuardOptions
 from batchplan.options import BatchOrder, option
 from batchplan.planners.common.options import PassOptions, PlannerOptions, shuffled_order
@@ -16,7 +16,7 @@ class ChainOptions(GuardOptions, PassOptions, PlannerOptions):
     """Options of `chain`.
 
     Raises:
-        InputError: as its bases; a number out of its range, or spaces smaller than a batch.
+        OptionError: as its bases; a number out of its range, or spaces smaller than a batch.
     """
 
     batch_order: BatchOrder = shuffled_order()
@@ -37,7 +37,7 @@ class ChainOptions(GuardOptions, PassOptions, PlannerOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.space_rows is not None and self.space_rows < self.rows_per_batch:
-            raise InputError(
+            raise OptionError(
                 f"space rows: got {self.space_rows}, expected at least the {self.rows_per_batch} "
                 "rows of a batch; use larger spaces, or smaller batches"
             )

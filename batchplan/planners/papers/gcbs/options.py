@@ -17,6 +17,11 @@ class GcbsOptions(GuardOptions, PassOptions, PlannerOptions):
         InputError: as its bases; a quantile outside (0, 1), or neighbors below 1.
     """
 
-    quantile: float = option(0.999, "Share of the similarities that are not edges.", gt=0, lt=1)
+    quantile: float = option(
+        0.999,
+        "Keep the largest similarities as edges of the graph: 0.999 keeps one in a thousand.",
+        gt=0,
+        lt=1,
+    )
     neighbors: int | None = option(None, "Mean edges per row, instead of a quantile.", ge=1)
     reverse: bool = option(True, "Use reverse instead of plain Cuthill-McKee.")

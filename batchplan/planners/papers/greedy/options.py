@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from batchplan.errors import InputError
+from batchplan.errors import OptionError
 from batchplan.options import option, temperature_option
 from batchplan.planners.common.options import PassOptions, PlannerOptions
 
@@ -12,7 +12,7 @@ class GreedyOptions(PassOptions, PlannerOptions):
     """Options of `bcs` and `scb`.
 
     Raises:
-        InputError: a value of another type or out of range.
+        OptionError: a value of another type or out of range.
     """
 
     random_fraction: float = option(
@@ -29,7 +29,7 @@ class OsgdOptions(PlannerOptions):
     """Options of `osgd`.
 
     Raises:
-        InputError: as `PlannerOptions`; ``keep`` above ``pool``.
+        OptionError: as `PlannerOptions`; ``keep`` above ``pool``.
     """
 
     temperature: float = temperature_option()
@@ -44,7 +44,7 @@ class OsgdOptions(PlannerOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.keep > self.pool:
-            raise InputError(
+            raise OptionError(
                 f"keep: got {self.keep}, expected at most the {self.pool} batches of a pool"
             )
 

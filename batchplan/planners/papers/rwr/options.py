@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal
 
-from batchplan.errors import InputError
+from batchplan.errors import OptionError
 from batchplan.guard.options import GuardOptions
 from batchplan.options import option
 from batchplan.planners.common.options import PassOptions, PlannerOptions
@@ -17,7 +17,7 @@ class RwrOptions(GuardOptions, PassOptions, PlannerOptions):
     ``restart`` may also be given as a number.
 
     Raises:
-        InputError: as its bases.
+        OptionError: as its bases.
     """
 
     candidate_rows: int = option(
@@ -54,7 +54,7 @@ class RwrOptions(GuardOptions, PassOptions, PlannerOptions):
         if ":" not in self.restart:
             return {"progress": 0.0}
         if epochs is None:
-            raise InputError(
+            raise OptionError(
                 f"restart: got {self.restart}, which changes with the epochs, but their number is "
                 "not known; pass epochs, or one probability"
             )
@@ -64,7 +64,7 @@ class RwrOptions(GuardOptions, PassOptions, PlannerOptions):
         """The restart probability after ``progress`` of the training (section 5.3).
 
         Raises:
-            InputError: ``restart`` is not a probability, or two with a colon between them.
+            OptionError: ``restart`` is not a probability, or two with a colon between them.
         """
         parts = self.restart.split(":")
         try:
@@ -72,7 +72,7 @@ class RwrOptions(GuardOptions, PassOptions, PlannerOptions):
         except ValueError:
             first = last = -1.0
         if len(parts) > 2 or not (0 <= first <= 1 and 0 <= last <= 1):
-            raise InputError(
+            raise OptionError(
                 f"restart: got {self.restart!r}, expected a probability from 0 to 1, or two as in "
                 "0.2:0.05"
             )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from batchplan.errors import InputError
+from batchplan.errors import OptionError
 from batchplan.options import option
 from batchplan.planners.common.options import TableOptions
 
@@ -13,7 +13,7 @@ class ScnsOptions(TableOptions):
     """Options of `scns`.
 
     Raises:
-        InputError: as its bases; the class level without labels, class embeddings without the
+        OptionError: as its bases; the class level without labels, class embeddings without the
             class level, coefficients for batches.
     """
 
@@ -40,13 +40,13 @@ class ScnsOptions(TableOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.level == "class" and self.label_column is None:
-            raise InputError("level: class needs classes; name their column with --label-column")
+            raise OptionError("level: class needs classes; name their column with --label-column")
         if self.level == "instance" and self.class_embeddings is not None:
-            raise InputError("class embeddings: given without --level class, which uses them")
+            raise OptionError("class embeddings: given without --level class, which uses them")
         if self.mixup_beta is not None and self.as_batches:
-            raise InputError("mixup beta: a plan has no coefficients; leave out --as-batches")
+            raise OptionError("mixup beta: a plan has no coefficients; leave out --as-batches")
         if self.level == "instance" and self.per_row > self.top_k:
-            raise InputError(
+            raise OptionError(
                 f"per row: got {self.per_row} negatives, expected at most top_k, {self.top_k}, "
                 "because those of a row are distinct"
             )
