@@ -16,7 +16,7 @@ from batchplan.planners import plan
 from batchplan.runtime import Runtime
 from tests.observing import Observer
 
-SAMPLE = Path(__file__).parents[2] / "sample_data" / "pairs.parquet"
+SAMPLE = Path(__file__).parents[3] / "sample_data" / "pairs.parquet"
 CPU = torch.device("cpu")
 
 

@@ -8,8 +8,7 @@ from batchplan.planners.papers.b3.options import B3Options
 from batchplan.planners.papers.b3.planner import clusters_of, mutual_windows
 from batchplan.runtime import Runtime
 from tests.dense import unit
-
-from .conftest import batch_of_row
+from tests.planners.conftest import batch_of_row
 
 
 def made(data, **options):

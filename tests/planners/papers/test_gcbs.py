@@ -13,10 +13,9 @@ from batchplan.planners import plan
 from batchplan.planners.papers.gcbs.construction import build_graph
 from batchplan.planners.papers.gcbs.planner import GcbsOptions, edge_count
 from batchplan.runtime import Runtime
+from tests.planners.conftest import batch_of_row
 
-from .conftest import batch_of_row
-
-SAMPLE = Path(__file__).parents[2] / "sample_data" / "pairs.parquet"
+SAMPLE = Path(__file__).parents[3] / "sample_data" / "pairs.parquet"
 
 
 def edges_of(embeddings, count):

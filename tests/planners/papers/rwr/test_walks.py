@@ -7,7 +7,8 @@ import pytest
 
 from batchplan.planners.papers.rwr import walks
 from batchplan.planners.papers.rwr.walks import PATIENCE, Walker, complete, disjoint, independent
-from tests.graph.test_proximity import mix
+
+from .test_proximity import mix
 
 MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15
