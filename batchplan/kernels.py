@@ -38,6 +38,8 @@ from numba.extending import intrinsic
 __all__ = [
     "AHEAD",
     "LANES",
+    "dot",
+    "exact_dot",
     "insert",
     "njit",
     "ordered",
@@ -238,6 +240,24 @@ def njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
         except OSError as error:  # typed at a prompt, or in a zip file
             _warn_uncached(f"the source of {function.__name__} cannot be read ({error.strerror})")
     return compiled
+
+
+@njit(fastmath={"reassoc", "contract"})
+def dot(a, b):  # type: ignore[no-untyped-def]
+    """float32: the product of two float32 rows. The order of the sum depends on the machine."""
+    total = np.float32(0)
+    for k in range(a.size):
+        total += a[k] * b[k]
+    return total
+
+
+@njit(fastmath={"reassoc", "contract"})
+def exact_dot(a, b):  # type: ignore[no-untyped-def]
+    """float32: the product of two float32 rows, rounded once from float64."""
+    total = 0.0
+    for k in range(a.size):
+        total += np.float64(a[k]) * np.float64(b[k])
+    return np.float32(total)
 
 
 @njit

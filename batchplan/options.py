@@ -25,6 +25,7 @@ BatchOrder = Literal["planned", "shuffled"]
 Scope = Literal["device", "global"]
 ShardOrder = Literal["lexicographic", "natural"]
 
+ROW_COLUMN = "batchplan_row"  # the row numbers of the data, int64, in data sets and in batches
 UNIONS = (UnionType, Union)  # the type of "Literal | None" depends on the version of Python
 LIMITS = ("relative_margin", "absolute_margin", "max_score")  # on the similarity of negatives
 USUAL_ROWS = 16_384  # evenly spaced rows; the median of their positives is the usual positive

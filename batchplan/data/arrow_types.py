@@ -1,4 +1,4 @@
-"""Which types of Arrow hold lists, text, bytes or ids."""
+"""Types of Arrow: which hold lists, text, bytes or ids, and as which JSON has them."""
 
 from typing import Any
 
@@ -80,3 +80,18 @@ def id_type(kind: pa.DataType) -> pa.DataType | None:
     if is_bytes(kind) or pa.types.is_fixed_size_binary(kind) or kind == pa.binary_view():
         return pa.large_binary()
     return None if pa.types.is_boolean(kind) else label_type(kind)
+
+
+def as_text(data_type: pa.DataType) -> pa.DataType:
+    """Return the type with text instead of times, and float32 instead of float16."""
+    if pa.types.is_temporal(data_type):
+        return pa.string()
+    if data_type == pa.float16():
+        return pa.float32()
+    if pa.types.is_fixed_size_list(data_type):
+        return pa.list_(as_text(data_type.value_type), data_type.list_size)
+    if is_list(data_type):
+        return pa.list_(as_text(data_type.value_type))
+    if pa.types.is_struct(data_type):
+        return pa.struct([field.with_type(as_text(field.type)) for field in data_type])
+    return data_type

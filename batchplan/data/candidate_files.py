@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from batchplan.data.arrow_types import float_type, id_type, is_list
 from batchplan.data.columns import choose_ids, require_column
 from batchplan.data.formats import format_of
+from batchplan.data.formats.tables import TableFile, TableFormat
 from batchplan.data.ids import Ids, alike, checked_ids, whole
-from batchplan.data.tables import TableFile, TableFormat
 from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath
 from batchplan.files.scratch import scratch_array

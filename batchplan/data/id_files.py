@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 
-from batchplan.data import parquet
 from batchplan.data.arrow_types import id_type
 from batchplan.data.candidates import Data
 from batchplan.data.columns import DEFAULT_ID, choose_ids
-from batchplan.data.formats import format_of, has_columns
+from batchplan.data.formats import format_of, has_columns, parquet
+from batchplan.data.formats.tables import TableFile, TableFormat
 from batchplan.data.ids import Ids, check_same
-from batchplan.data.tables import TableFile, TableFormat
 from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from batchplan.data.arrays import ArrayFormat, ArraySource
 from batchplan.data.embeddings import Embeddings, check_shapes
 from batchplan.data.formats import format_of, has_columns
+from batchplan.data.formats.arrays import ArrayFormat, ArraySource
 from batchplan.data.matrix import Allocate, Side
 from batchplan.data.memory import in_memory
 from batchplan.data.origin import Origin
@@ -29,7 +29,7 @@ from batchplan.runtime import NOTE, SCRATCH, WARNING, Observer, Runtime, format_
 if TYPE_CHECKING:  # arrays need no Arrow
     import pyarrow as pa
 
-    from batchplan.data.tables import TableSource
+    from batchplan.data.formats.tables import TableSource
 
 Input = PathLike | Sequence[PathLike] | Any  # paths of a side, or its values
 NO_NEGATIVES = "none"

@@ -152,7 +152,7 @@ def _array(values: Any) -> NDArray[Any]:
 
 
 def _columns(values: Any, where: str) -> Iterable[NDArray[Any]]:
-    from batchplan.data.lists import matrices_of  # arrays need no Arrow
+    from batchplan.data.formats.lists import matrices_of  # arrays need no Arrow
 
     return matrices_of(values, where)
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from batchplan.data.embeddings import Embeddings
 from batchplan.data.matrix import RowMatrix
 
 _ROWS_AT_ONCE = 4096  # keeps temporaries within a few megabytes
@@ -25,6 +26,22 @@ def load_all_rows(matrix: RowMatrix, device: torch.device, normalize: bool) -> t
         stop = min(start + _ROWS_AT_ONCE, len(rows))
         rows[start:stop] = load_rows(matrix, start, stop, device, normalize)
     return rows
+
+
+def both_sides(
+    embeddings: Embeddings, device: torch.device, normalize: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """float32 (N, d) each: all rows of x and of y. With one matrix, both are the same tensor."""
+    x = load_all_rows(embeddings.x, device, normalize)
+    return x, load_all_rows(embeddings.y, device, normalize) if embeddings.paired else x
+
+
+def mined(embeddings: Embeddings, device: torch.device, normalize: bool) -> torch.Tensor:
+    """float32 (k, N, d): all mined negatives."""
+    out = torch.empty((len(embeddings.negatives), *embeddings.x.shape), device=device)
+    for rows, matrix in zip(out, embeddings.negatives, strict=True):
+        rows.copy_(load_all_rows(matrix, device, normalize))
+    return out
 
 
 def to_float32(rows: torch.Tensor, device: torch.device, normalize: bool) -> torch.Tensor:

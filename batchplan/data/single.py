@@ -8,13 +8,13 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from batchplan.data.arrays import ArraySource
+from batchplan.data.formats.arrays import ArraySource
 from batchplan.data.origin import Origin
 from batchplan.errors import InputError
 from batchplan.files.inputs import listed
 
 if TYPE_CHECKING:  # arrays need no Arrow
-    from batchplan.data.tables import TableSource
+    from batchplan.data.formats.tables import TableSource
 
 _MEND = "name the files of the other side as the pair (--pair), or pass single=True (--single)"
 _DIGITS = re.compile("([0-9]+)")

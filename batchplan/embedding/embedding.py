@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from batchplan.data.records import Source
 from batchplan.embedding.options import EmbedOptions
 from batchplan.errors import InputError
 from batchplan.files.atomic import remove, write_files
@@ -25,7 +26,6 @@ from batchplan.files.folders import staged_folder
 from batchplan.files.inputs import PathLike, listed
 from batchplan.files.reading import read_regular
 from batchplan.keywords import EmbedKeywords
-from batchplan.materialize.reading.source import Source
 from batchplan.options import with_options
 from batchplan.plans.output import check_folder
 from batchplan.runtime import Observer, Runtime

@@ -19,16 +19,16 @@ from batchplan.files.sidecar import sidecar_places
 PathLike = str | os.PathLike[str]
 # By suffix, the module with the FORMAT that reads the file; imported on use.
 INPUT_FORMATS = {
-    ".npy": "batchplan.data.npy",
-    ".parquet": "batchplan.data.parquet",
-    ".arrow": "batchplan.data.arrow",
-    ".safetensors": "batchplan.data.safetensors",
-    ".fbin": "batchplan.data.fbin",
-    ".f16bin": "batchplan.data.fbin",
-    ".i8bin": "batchplan.data.fbin",
-    ".npz": "batchplan.data.npz",
-    ".feather": "batchplan.data.arrow",
-    ".fvecs": "batchplan.data.fvecs",
+    ".npy": "batchplan.data.formats.npy",
+    ".parquet": "batchplan.data.formats.parquet",
+    ".arrow": "batchplan.data.formats.arrow",
+    ".safetensors": "batchplan.data.formats.safetensors",
+    ".fbin": "batchplan.data.formats.fbin",
+    ".f16bin": "batchplan.data.formats.fbin",
+    ".i8bin": "batchplan.data.formats.fbin",
+    ".npz": "batchplan.data.formats.npz",
+    ".feather": "batchplan.data.formats.arrow",
+    ".fvecs": "batchplan.data.formats.fvecs",
 }
 
 

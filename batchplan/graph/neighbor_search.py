@@ -28,8 +28,18 @@ from batchplan.data import RowMatrix
 from batchplan.data.rows import load_rows, to_float32
 from batchplan.graph.screen import Keys, Queries, queries_from, sure_entry
 from batchplan.graph.shortlists import Shortlists
-from batchplan.guard.rules import Rules, apart, breaks, dot, exact_dot
-from batchplan.kernels import AHEAD, LANES, insert, njit, prefetch, reaching, trailing_zeros
+from batchplan.guard.rules import Rules, apart, breaks
+from batchplan.kernels import (
+    AHEAD,
+    LANES,
+    dot,
+    exact_dot,
+    insert,
+    njit,
+    prefetch,
+    reaching,
+    trailing_zeros,
+)
 from batchplan.threads import block_height, in_blocks, silent
 
 TILE = 1024  # columns, and at most twice as many rows; the product is scanned while in cache

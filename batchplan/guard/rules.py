@@ -3,13 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 
 from batchplan.data import Embeddings
-from batchplan.data.rows import load_all_rows
+from batchplan.data.rows import both_sides, load_all_rows
 from batchplan.guard.guard import Guard
-from batchplan.kernels import njit
+from batchplan.kernels import exact_dot, njit
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,40 +70,6 @@ def rules_of(
         x, y = load_all_rows(embeddings.x, device, normalize), keys
     codes, ceilings = (torch.from_numpy(part).to(device) for part in guard.compiled())
     return Rules(codes, ceilings, x, y, reference is not None)
-
-
-def both_sides(
-    embeddings: Embeddings, device: torch.device, normalize: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """float32 (N, d) each: all rows of x and of y. With one matrix, both are the same tensor."""
-    x = load_all_rows(embeddings.x, device, normalize)
-    return x, load_all_rows(embeddings.y, device, normalize) if embeddings.paired else x
-
-
-def mined(embeddings: Embeddings, device: torch.device, normalize: bool) -> torch.Tensor:
-    """float32 (k, N, d): all mined negatives."""
-    out = torch.empty((len(embeddings.negatives), *embeddings.x.shape), device=device)
-    for rows, matrix in zip(out, embeddings.negatives, strict=True):
-        rows.copy_(load_all_rows(matrix, device, normalize))
-    return out
-
-
-@njit(fastmath={"reassoc", "contract"})
-def dot(a, b):  # type: ignore[no-untyped-def]
-    """float32: the product of two float32 rows. The order of the sum depends on the machine."""
-    total = np.float32(0)
-    for k in range(a.size):
-        total += a[k] * b[k]
-    return total
-
-
-@njit(fastmath={"reassoc", "contract"})
-def exact_dot(a, b):  # type: ignore[no-untyped-def]
-    """float32: the product of two float32 rows, rounded once from float64."""
-    total = 0.0
-    for k in range(a.size):
-        total += np.float64(a[k]) * np.float64(b[k])
-    return np.float32(total)
 
 
 @njit

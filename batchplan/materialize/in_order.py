@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from batchplan.errors import InputError
-from batchplan.materialize.formats.contents import ROW_COLUMN
 from batchplan.materialize.layouts import lay_out
 from batchplan.materialize.options import Layout, MaterializeOptions
+from batchplan.options import ROW_COLUMN
 from batchplan.plans import Plan
 from batchplan.typing import Int64Array
 

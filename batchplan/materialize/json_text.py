@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from batchplan.data.arrow_types import is_list
+from batchplan.data.arrow_types import as_text, is_list
 from batchplan.errors import InputError
 
 
@@ -34,21 +34,6 @@ def objects(batch: pa.RecordBatch) -> list[bytes]:
 def values(column: pa.Array) -> list[bytes]:
     """Return each value as JSON, ``null`` for a missing one."""
     return list(map(_dump, _python_values(column)))
-
-
-def as_text(data_type: pa.DataType) -> pa.DataType:
-    """Return the type with text instead of times, and float32 instead of float16."""
-    if pa.types.is_temporal(data_type):
-        return pa.string()
-    if data_type == pa.float16():
-        return pa.float32()
-    if pa.types.is_fixed_size_list(data_type):
-        return pa.list_(as_text(data_type.value_type), data_type.list_size)
-    if is_list(data_type):
-        return pa.list_(as_text(data_type.value_type))
-    if pa.types.is_struct(data_type):
-        return pa.struct([field.with_type(as_text(field.type)) for field in data_type])
-    return data_type
 
 
 def _python_values(column: pa.Array) -> list[Any]:

@@ -18,19 +18,19 @@ import pyarrow as pa
 from batchplan.data.arrow_types import id_type
 from batchplan.data.columns import DEFAULT_ID
 from batchplan.data.ids import Ids, arrow_from, check_same
+from batchplan.data.records import Source
 from batchplan.errors import InputError
 from batchplan.files.atomic import output_errors
 from batchplan.files.folders import staged_folder
 from batchplan.files.inputs import PathLike, listed
 from batchplan.keywords import MaterializeKeywords
 from batchplan.materialize.formats import format_of
-from batchplan.materialize.formats.contents import ROW_COLUMN, OutputFormat, ShardRows, Written
+from batchplan.materialize.formats.contents import OutputFormat, ShardRows, Written
 from batchplan.materialize.gathering import Ordered
 from batchplan.materialize.in_order import InOrder
 from batchplan.materialize.options import MaterializeOptions
-from batchplan.materialize.reading.source import Source
 from batchplan.materialize.tuples import Tuples
-from batchplan.options import with_options
+from batchplan.options import ROW_COLUMN, with_options
 from batchplan.plans import Negatives, Plan
 from batchplan.plans.output import check_folder
 from batchplan.runtime import Observer, Runtime, format_bytes

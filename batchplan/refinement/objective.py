@@ -9,10 +9,10 @@ import torch
 from batchplan.data import Embeddings
 from batchplan.data.candidates import Candidates, Data
 from batchplan.data.duplicates import document_codes
+from batchplan.data.rows import both_sides, mined
 from batchplan.graph.affinity import Affinity, affinity_graph
 from batchplan.graph.listed import listed_affinity
 from batchplan.guard.guard import Guard
-from batchplan.guard.rules import both_sides, mined
 from batchplan.refinement.blocks import APART
 from batchplan.runtime import IN_PARTS, Runtime
 from batchplan.typing import Float32Array, Int64Array

@@ -11,9 +11,10 @@ from typing import Any, BinaryIO
 from batchplan.errors import InputError
 from batchplan.files.atomic import output_errors
 from batchplan.files.remote import no_url
+from batchplan.options import ROW_COLUMN
 from batchplan.training.arguments import checked
 from batchplan.training.epochs import process_place
-from batchplan.training.rows import COLUMN, Wrapper, number, take_rows
+from batchplan.training.rows import Wrapper, number, take_rows
 from batchplan.training.sampler import PlanBatchSampler
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
@@ -111,7 +112,7 @@ class Recorder:
         rest, rows = take_rows(batch)
         if rows is None:
             raise InputError(
-                f"batch: a {type(batch).__name__} without {COLUMN}; make the loader from "
+                f"batch: a {type(batch).__name__} without {ROW_COLUMN}; make the loader from "
                 "batchplan.training.with_rows(dataset), and let its collate_fn keep the column"
             )
         self._write({"epoch": epoch, "step": step, "rows": rows, "plan": plan})

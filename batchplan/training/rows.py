@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from batchplan.errors import InputError
-
-COLUMN = "batchplan_row"  # as `batchplan materialize` names it
+from batchplan.options import ROW_COLUMN
 
 
 class Numbered(NamedTuple):
@@ -33,9 +32,9 @@ def with_rows(dataset: Any) -> Any:
         ``dataset``: mappings get this key, and other rows become pairs (row, number).
     """
     if hasattr(dataset, "add_column"):
-        if COLUMN in dataset.column_names:
+        if ROW_COLUMN in dataset.column_names:
             return dataset
-        return dataset.add_column(COLUMN, np.arange(len(dataset)))
+        return dataset.add_column(ROW_COLUMN, np.arange(len(dataset)))
     return _Rows(dataset)
 
 
@@ -54,7 +53,7 @@ def number(loader: Any) -> None:
     streams = isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__")
     if streams or not hasattr(loader, "collate_fn") or isinstance(loader.collate_fn, _Collate):
         return
-    if getattr(dataset, "_indices", None) is not None and COLUMN not in dataset.column_names:
+    if getattr(dataset, "_indices", None) is not None and ROW_COLUMN not in dataset.column_names:
         raise InputError(
             "data set: was selected or sorted, so that its places may not be the rows of the plan; "
             "call batchplan.training.with_rows on the data set that was planned, then select, and "
@@ -73,11 +72,11 @@ def take_rows(batch: Any) -> tuple[Any, list[int] | None]:
             one of these in it. It is not changed.
     """
     if isinstance(batch, Mapping):
-        if COLUMN in batch:
+        if ROW_COLUMN in batch:
             rest: Any = copy.copy(batch)
-            return rest, _integers(rest.pop(COLUMN))
+            return rest, _integers(rest.pop(ROW_COLUMN))
         for name, inner in batch.items():
-            if isinstance(inner, Mapping) and COLUMN in inner:
+            if isinstance(inner, Mapping) and ROW_COLUMN in inner:
                 rest, rows = take_rows(inner)
                 return _with(batch, name, rest), rows
     elif isinstance(batch, Numbered):
@@ -147,7 +146,7 @@ class _Rows(Wrapper):
         if _is_numbered(row):
             return row
         number = self._number(place)
-        return _with(row, COLUMN, number) if isinstance(row, Mapping) else Numbered(row, number)
+        return _with(row, ROW_COLUMN, number) if isinstance(row, Mapping) else Numbered(row, number)
 
     def _number(self, place: Any) -> Any:
         """Return the number of the row at a place, or the numbers at a list of places."""
@@ -170,7 +169,7 @@ class _Loaded(_Rows):
 
 
 def _is_numbered(row: Any) -> bool:
-    return isinstance(row, Numbered) or (isinstance(row, Mapping) and COLUMN in row)
+    return isinstance(row, Numbered) or (isinstance(row, Mapping) and ROW_COLUMN in row)
 
 
 def _with(mapping: Any, name: str, value: Any) -> Any:
@@ -192,5 +191,5 @@ class _Collate(Wrapper):
         plain, taken = take_rows(rows)
         batch, numbers = collate(plain), np.array(taken, np.int64)
         if isinstance(batch, Mapping):
-            return _with(batch, COLUMN, numbers)
+            return _with(batch, ROW_COLUMN, numbers)
         return Numbered(batch, numbers)

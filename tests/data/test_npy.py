@@ -16,7 +16,7 @@ from numpy.lib import format as npy_format
 
 from batchplan import InputError, ResourceError
 from batchplan.data import load_embeddings
-from batchplan.data.npy import FORMAT
+from batchplan.data.formats.npy import FORMAT
 from batchplan.data.wanted import Wanted
 from tests.observing import Observer
 

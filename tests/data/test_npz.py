@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse
 
 from batchplan.data import load_embeddings
-from batchplan.data.npz import FORMAT
+from batchplan.data.formats.npz import FORMAT
 from batchplan.data.wanted import Wanted
 
 from .test_npy import refuse

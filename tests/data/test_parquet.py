@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from batchplan import InputError, ResourceError
-from batchplan.data import load_embeddings, load_labels, tables
+from batchplan.data import load_embeddings, load_labels
+from batchplan.data.formats import tables
 
 from .test_npy import refuse
 

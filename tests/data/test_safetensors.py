@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from batchplan import InputError, evaluate, plan
 from batchplan.data import load_embeddings
-from batchplan.data.safetensors import FORMAT
+from batchplan.data.formats.safetensors import FORMAT
 from batchplan.data.wanted import Wanted
 
 from .test_npy import refuse

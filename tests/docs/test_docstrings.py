@@ -11,10 +11,10 @@ from typing import get_args
 
 import batchplan
 from batchplan.data.formats import format_of as input_format
+from batchplan.data.records import FORMATS as DATA_FORMATS
 from batchplan.files.inputs import INPUT_FORMATS
 from batchplan.materialize import formats as materialize_formats
 from batchplan.materialize.options import FormatName
-from batchplan.materialize.reading.source import FORMATS as DATA_FORMATS
 from batchplan.plans.formats import FORMATS, format_of
 
 MODULES = sorted(

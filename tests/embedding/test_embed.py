@@ -125,9 +125,9 @@ def test_the_same_bytes_from_every_format(data, table):
 
 
 def test_shards_are_read_a_few_rows_at_a_time(table, monkeypatch):
-    from batchplan.materialize.reading import source
+    from batchplan.data import records
 
-    monkeypatch.setattr(source, "_READ_BYTES", 1)
+    monkeypatch.setattr(records, "_READ_BYTES", 1)
     pq.write_table(table, "data.parquet")
     embed(Letters(), "data.parquet", "pairs", **options(shard_rows=7))
     check_vectors("pairs")

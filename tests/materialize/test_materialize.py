@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from batchplan import InputError, OutputError, ResourceError
+from batchplan.data import records
 from batchplan.materialize import materialize, materializing
 from batchplan.materialize.gathering import Ordered
 from batchplan.materialize.options import FormatName
-from batchplan.materialize.reading import source
 from tests.observing import Observer
 
 from .conftest import ROWS, plan_of
@@ -181,7 +181,7 @@ def test_a_run_may_hold_no_row_of_the_plan(table, folder):
 def little_memory(monkeypatch):
     """Room for a few rows at once."""
     monkeypatch.setattr(materializing, "_room", lambda entries, runtime: 5000)
-    monkeypatch.setattr(source, "_MOST_ROWS", 11)
+    monkeypatch.setattr(records, "_MOST_ROWS", 11)
 
 
 def test_runs_are_announced_and_removed(little_memory, parquet):

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from batchplan import InputError, Negatives
 from batchplan.cli.app import app
+from batchplan.data import records
 from batchplan.materialize import gathering, materialize, materializing
-from batchplan.materialize.reading import source
 from batchplan.plans import PlanMetadata
 
 ROWS, M = 300, 3
@@ -85,7 +85,7 @@ def test_other_formats_hold_the_same(kind):
 def test_little_memory_gives_the_same_rows(monkeypatch):
     """Several runs on disk, and windows that do not divide into tuples."""
     monkeypatch.setattr(materializing, "_room", lambda *_: 1500)
-    monkeypatch.setattr(source, "_READ_BYTES", 500)
+    monkeypatch.setattr(records, "_READ_BYTES", 500)
     monkeypatch.setattr(materializing, "Ordered", partial(gathering.Ordered, window=250))
     done = materialize(TABLE, "data.parquet", "out")
     assert done.temporary > 0

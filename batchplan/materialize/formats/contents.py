@@ -8,9 +8,6 @@ from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
 
-ROW_COLUMN = "batchplan_row"
-"""The column of the row numbers in the data, int64."""
-
 
 class ShardRows(NamedTuple):
     """The content of a file.

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 
 from batchplan.graph.screen import Keys, Queries
-from batchplan.guard.rules import dot, exact_dot
-from batchplan.kernels import AHEAD, LANES, njit, prefetch, reaching, trailing_zeros
+from batchplan.kernels import AHEAD, LANES, dot, exact_dot, njit, prefetch, reaching, trailing_zeros
 
 _GROUP = 64  # scores whose rows stay in cache
 

@@ -12,8 +12,8 @@ from batchplan.data import Embeddings
 from batchplan.data.rows import load_all_rows, load_rows
 from batchplan.graph.neighbors import Neighbors, nearest_neighbors
 from batchplan.guard.guard import Guard
-from batchplan.guard.rules import breaks, bytes_of_rows, dot, rules_of
-from batchplan.kernels import insert, njit
+from batchplan.guard.rules import breaks, bytes_of_rows, rules_of
+from batchplan.kernels import dot, insert, njit
 from batchplan.planners.papers.rwr.counter_random import below, stream
 from batchplan.runtime import FEWER, Runtime
 from batchplan.threads import in_blocks

@@ -12,9 +12,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from batchplan.data.arrays import ArrayHeader
 from batchplan.data.dtypes import BFLOAT16
-from batchplan.data.tensors import Tensor, TensorFormat
+from batchplan.data.formats.arrays import ArrayHeader
+from batchplan.data.formats.tensors import Tensor, TensorFormat
 from batchplan.errors import InputError
 from batchplan.files.documents import parse_json
 from batchplan.files.remote import ShardPath

@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.json as pj
 
-from batchplan.data.tables import TableFile, TableFormat
+from batchplan.data.arrow_types import as_text
+from batchplan.data.formats.tables import TableFile, TableFormat
 from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath
-from batchplan.materialize.json_text import as_text
 
 _BLOCK = 4 << 20  # bytes of lines parsed at once
 

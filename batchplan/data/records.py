@@ -11,18 +11,16 @@ from typing import cast
 
 import pyarrow as pa
 
-from batchplan.data import arrow, parquet
 from batchplan.data.arrow_types import id_type, plain
 from batchplan.data.columns import choose_ids, require_column
+from batchplan.data.formats import arrow, jsonl, parquet
+from batchplan.data.formats.tables import TableFormat, decoding
 from batchplan.data.ids import Ids, checked_ids
 from batchplan.data.shards import find_files, note_empty, order_of
-from batchplan.data.tables import TableFormat, decoding
 from batchplan.errors import InputError
 from batchplan.files.inputs import PathLike
 from batchplan.files.remote import no_url
-from batchplan.materialize.formats.contents import ROW_COLUMN
-from batchplan.materialize.reading import jsonl
-from batchplan.options import ShardOrder
+from batchplan.options import ROW_COLUMN, ShardOrder
 from batchplan.runtime import Runtime
 
 FORMATS = {

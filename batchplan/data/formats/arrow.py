@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from batchplan.data.tables import TableFile, TableFormat
+from batchplan.data.formats.tables import TableFile, TableFormat
 from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath
 

@@ -5,7 +5,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from batchplan.data.arrays import ArrayFormat, ArrayHeader
+from batchplan.data.formats.arrays import ArrayFormat, ArrayHeader
 from batchplan.files.remote import ShardPath
 
 _DTYPES: dict[str, np.dtype[Any]] = {

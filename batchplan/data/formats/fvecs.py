@@ -5,7 +5,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from batchplan.data.arrays import ArrayFormat, ArrayHeader
+from batchplan.data.formats.arrays import ArrayFormat, ArrayHeader
 from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath
 

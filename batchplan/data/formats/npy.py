@@ -4,7 +4,7 @@ from typing import BinaryIO
 
 from numpy.lib.format import MAGIC_PREFIX
 
-from batchplan.data.arrays import ArrayFormat, ArrayHeader
+from batchplan.data.formats.arrays import ArrayFormat, ArrayHeader
 from batchplan.errors import InputError
 from batchplan.files.npy import read_npy_header
 from batchplan.files.remote import ShardPath

@@ -14,9 +14,9 @@ from batchplan.files.kinds import unknown_suffix
 from batchplan.files.remote import ShardPath
 
 if TYPE_CHECKING:  # arrays need no Arrow
-    from batchplan.data.arrays import ArrayFormat
-    from batchplan.data.tables import TableFormat
-    from batchplan.data.tensors import TensorFormat
+    from batchplan.data.formats.arrays import ArrayFormat
+    from batchplan.data.formats.tables import TableFormat
+    from batchplan.data.formats.tensors import TensorFormat
 
 
 def format_of(path: ShardPath) -> ArrayFormat | TableFormat | TensorFormat:

@@ -9,8 +9,8 @@ from typing import Any, BinaryIO, ClassVar, NamedTuple
 
 import numpy as np
 
-from batchplan.data.arrays import ArrayFormat, ArrayHeader, ArraySource, opened
 from batchplan.data.dtypes import NARROW
+from batchplan.data.formats.arrays import ArrayFormat, ArrayHeader, ArraySource, opened
 from batchplan.data.wanted import Wanted, shown
 from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath

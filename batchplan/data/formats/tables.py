@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from batchplan.data.arrow_types import id_type, plain, storage, vector_type
 from batchplan.data.columns import choose_ids, columns_of, require_column
 from batchplan.data.dtypes import fill, kept_dtype
-from batchplan.data.lists import VECTORS, dimensions, matrix_of
+from batchplan.data.formats.lists import VECTORS, dimensions, matrix_of
 from batchplan.data.matrix import BLOCK_BYTES, Allocate, RowMatrix, Shard, Side
 from batchplan.data.wanted import Wanted, is_negative
 from batchplan.errors import InputError, ResourceError

@@ -14,8 +14,8 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 import numpy as np
 
-from batchplan.data.arrays import ArrayHeader
-from batchplan.data.tensors import Tensor, TensorFormat
+from batchplan.data.formats.arrays import ArrayHeader
+from batchplan.data.formats.tensors import Tensor, TensorFormat
 from batchplan.files.npy import read_npy_header
 from batchplan.files.remote import ShardPath
 

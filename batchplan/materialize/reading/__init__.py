@@ -1,1 +1,0 @@
-"""Reading the rows of a data set in order, a few megabytes at a time."""
