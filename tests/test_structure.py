@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from functools import cache
+from itertools import product, takewhile
 from pathlib import Path
 
 from batchplan.planners import PLANNERS
@@ -19,9 +20,10 @@ FILES = {
 
 @cache
 def imported(name):
-    """The modules of the package that a module imports, anywhere in it and for type hints too."""
-    found = set()
-    for node in ast.walk(ast.parse(FILES[name].read_text())):
+    """The modules of the package that a module imports, anywhere in it, for type hints and by
+    `import_module` too."""
+    found, tree = set(), ast.parse(FILES[name].read_text())
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -30,7 +32,25 @@ def imported(name):
             found |= below & FILES.keys()
             if below - FILES.keys():
                 found.add(node.module)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "import_module":
+            found |= named(node.args[0], name, tree)
     return {one for one in found & FILES.keys() if one != name}
+
+
+def named(argument, name, tree):
+    """The modules that the argument of `import_module` may name: each part that is no constant may
+    be any string in the module, such as one of a table of modules or functions; if that gives
+    none, any name."""
+    strings = {one.value for one in ast.walk(tree) if isinstance(one, ast.Constant)}
+    parts = []
+    for part in getattr(argument, "values", [argument]):
+        known = part.value if isinstance(part, ast.Constant) else None
+        known = name if "'__name__'" in ast.dump(part) else known
+        parts.append([known] if known else [text for text in strings if isinstance(text, str)])
+    texts = {"".join(words) for words in product(*parts)}
+    found = FILES.keys() & (texts | {text.rpartition(".")[0] for text in texts})
+    start = "".join(words[0] for words in takewhile(lambda words: len(words) == 1, parts))
+    return found or {one for one in FILES if start and one.startswith(start)}
 
 
 def circles():
@@ -59,6 +79,13 @@ def circles():
 def test_imports_are_read():
     assert "batchplan.kernels" in imported("batchplan.refinement.kernel")
     assert "batchplan.plans.plan" in imported("batchplan.plans")  # for type hints alone
+    for name, other in (  # by import_module
+        ("cli.commands", "cli.planning"),
+        ("planners.table", "planners.papers.knn.planner"),
+        ("plans.formats", "plans.formats.npy"),
+        ("materialize.formats", "materialize.formats.mds"),
+    ):
+        assert f"batchplan.{other}" in imported(f"batchplan.{name}")
 
 
 def test_no_modules_import_each_other():

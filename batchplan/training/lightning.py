@@ -20,9 +20,9 @@ from batchplan.keywords import EpochKeywords
 from batchplan.plans.plan import Plan
 from batchplan.training.checks import check_rows, digest_of
 from batchplan.training.epochs import EpochPlans
-from batchplan.training.recorder import Recorder, plan_of
 from batchplan.training.runs import agree_on_run, folder_of
-from batchplan.training.sampler import PlanBatchSampler
+from batchplan.training.sampler import PlanBatchSampler, plan_of
+from batchplan.training.trace import Trace
 from batchplan.training.vectors import Embed, in_evaluation
 from batchplan.typing import Int64Array
 
@@ -179,7 +179,7 @@ class ResumableLoader(DataLoader[Any]):
 class _RecordedSteps(Callback):
     """Passes the batches that ``training_step`` gets to a `Recorder`."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Trace) -> None:
         self._recorder = recorder
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
@@ -204,6 +204,6 @@ class _RecordedSteps(Callback):
         vars(pl_module).pop("training_step", None)
 
 
-def record(recorder: Recorder, trainer: Any) -> None:
+def record(recorder: Trace, trainer: Any) -> None:
     """`Recorder.attach` for a lightning.Trainer."""
     trainer.callbacks.append(_RecordedSteps(recorder))

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
-from importlib import import_module
-from typing import Any, BinaryIO
+from typing import Any
 
 from batchplan.errors import InputError
-from batchplan.files.atomic import output_errors
-from batchplan.files.remote import no_url
-from batchplan.options import ROW_COLUMN
 from batchplan.training.arguments import checked
-from batchplan.training.epochs import process_place
-from batchplan.training.rows import Wrapper, number, take_rows
-from batchplan.training.sampler import PlanBatchSampler
-
-_encode = json.JSONEncoder(separators=(",", ":")).encode
+from batchplan.training.rows import Wrapper, number
+from batchplan.training.sampler import plan_of
+from batchplan.training.trace import Trace
 
 
-class Recorder:
+class Recorder(Trace):
     """Writes the rows of each step to ``trace.RANK.jsonl``, one line per step.
 
         recorder = Recorder("trace")
@@ -34,10 +27,8 @@ class Recorder:
         folder: created if it is missing. Use a new one for every run.
     """
 
-    @checked
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = no_url(folder)
-        self._stream: BinaryIO | None = None
+        super().__init__(folder)
         self._epoch = 0
 
     @checked
@@ -71,66 +62,16 @@ class Recorder:
         Raises:
             InputError: another kind of trainer.
         """
-        for method, name in (("get_train_dataloader", "transformers"), ("fit_loop", "lightning")):
-            if hasattr(trainer, method):
-                import_module(f"batchplan.training.{name}").record(self, trainer)
-                return
-        raise InputError(
-            f"trainer: got a {type(trainer).__name__}, expected a Trainer of transformers or "
-            "lightning; for other loops, iterate over recorder.wrap(loader)"
-        )
-
-    def start(self) -> None:
-        """Open the trace of this process, and write that the run has started."""
-        rank, world_size = process_place()
-        path = self.folder / f"trace.{rank}.jsonl"
-        with output_errors(path):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
-            stream = self._stream = os.fdopen(os.open(path, flags, 0o666), "ab+")
-            if size := stream.seek(0, os.SEEK_END):
-                stream.seek(size - 1)
-                if stream.read(1) != b"\n":  # the writer of the last line was killed
-                    stream.write(b"\n")
-        self._write({"start": {"rank": rank, "world_size": world_size}})
-
-    @checked
-    def take(self, batch: Any, epoch: int, step: int, plan: str | None = None) -> Any:
-        """Record the rows of a batch.
-
-        Args:
-            batch: the next batch of the training; see `batchplan.training.rows.take_rows`.
-            epoch, step: of the batch.
-            plan: digest of the plan that the batch is from, if that is known.
-
-        Returns:
-            The batch without its row numbers.
-
-        Raises:
-            InputError: it has none.
-        """
-        rest, rows = take_rows(batch)
-        if rows is None:
+        if hasattr(trainer, "get_train_dataloader"):
+            from batchplan.training.transformers import record
+        elif hasattr(trainer, "fit_loop"):
+            from batchplan.training.lightning import record
+        else:
             raise InputError(
-                f"batch: a {type(batch).__name__} without {ROW_COLUMN}; make the loader from "
-                "batchplan.training.with_rows(dataset), and let its collate_fn keep the column"
+                f"trainer: got a {type(trainer).__name__}, expected a Trainer of transformers or "
+                "lightning; for other loops, iterate over recorder.wrap(loader)"
             )
-        self._write({"epoch": epoch, "step": step, "rows": rows, "plan": plan})
-        return rest
-
-    @checked
-    def end(self, epoch: int, steps: int) -> None:
-        """Record that the loader has no more batches in this epoch, after ``steps`` of them."""
-        self._write({"epoch": epoch, "end": steps})
-
-    def _write(self, document: dict[str, Any]) -> None:
-        if self._stream is None:
-            self.start()
-        stream = self._stream
-        assert stream is not None  # `start` opened it
-        with output_errors(self.folder):
-            stream.write(_encode(document).encode() + b"\n")
-            stream.flush()
+        record(self, trainer)
 
     def _begin(self, epoch: int | None) -> int:
         """Return the epoch of a pass that begins."""
@@ -162,13 +103,3 @@ class Recorded(Wrapper):
             yield recorder.take(batch, epoch, step, plan_of(loader))
             step += 1
         recorder.end(epoch, step)
-
-
-def plan_of(loader: Any) -> str | None:
-    """Return the digest of the plan that a loader takes batches from, if it has a
-    `PlanBatchSampler`."""
-    loader = getattr(loader, "prepared", loader)
-    sampler = getattr(loader, "batch_sampler", None)
-    while sampler is not None and not isinstance(sampler, PlanBatchSampler):
-        sampler = getattr(sampler, "batch_sampler", None)
-    return None if sampler is None else sampler.plan.digest

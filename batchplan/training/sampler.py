@@ -6,7 +6,6 @@ import operator
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sized
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, SupportsIndex
 
 from batchplan.errors import InputError
@@ -195,8 +194,7 @@ class PlanBatchSampler:
                 of one device, most of which Accelerate would leave out.
         """
         if asked_for_training() is False:
-            trainers = import_module("batchplan.training.sentence_transformers")
-            return trainers.random_batches(dataset, batch_size=batch_size, **options)
+            return random_batches(dataset, batch_size=batch_size, **options)
         if self._batching.world_size > 1 and self.rank != ALL:
             raise InputError(
                 f"rank: got {self.rank}, but sentence-transformers distributes the batches of all "
@@ -247,6 +245,29 @@ class PlanBatchSampler:
             self.position = step + 1
             yield self[step]
         self.position, self._complete = 0, True
+
+
+def random_batches(dataset: Sized, **options: Any) -> Any:
+    """Return the batches that a SentenceTransformerTrainer makes without a plan.
+
+    Args:
+        dataset: the data set to draw from.
+        options: what the trainer passes to its ``batch_sampler``.
+    """
+    from torch.utils.data import BatchSampler, RandomSampler  # samplers of plans need only NumPy
+
+    order = RandomSampler(dataset, generator=options.get("generator"))
+    return BatchSampler(order, options["batch_size"], options.get("drop_last", False))
+
+
+def plan_of(loader: Any) -> str | None:
+    """Return the digest of the plan that a loader takes batches from, if it has a
+    `PlanBatchSampler`."""
+    loader = getattr(loader, "prepared", loader)
+    sampler = getattr(loader, "batch_sampler", None)
+    while sampler is not None and not isinstance(sampler, PlanBatchSampler):
+        sampler = getattr(sampler, "batch_sampler", None)
+    return None if sampler is None else sampler.plan.digest
 
 
 def _check_rank(

@@ -24,7 +24,6 @@ from sentence_transformers import (
     SparseEncoder,
 )  # fmt: skip
 from sentence_transformers.base.sampler import (
-    DefaultBatchSampler,
     ProportionalBatchSampler,
     RoundRobinBatchSampler,
 )  # fmt: skip
@@ -32,7 +31,7 @@ from sentence_transformers.base.training_args import MultiDatasetBatchSamplers
 from sentence_transformers.util import cos_sim, dot_score
 from torch import cat, stack
 from torch.nn import Module
-from torch.utils.data import ConcatDataset, RandomSampler
+from torch.utils.data import ConcatDataset
 
 from batchplan.errors import InputError
 from batchplan.keywords import EpochKeywords
@@ -43,6 +42,7 @@ from batchplan.training.checks import asked_for_training, check_loader, digest_o
 from batchplan.training.epochs import EpochPlans
 from batchplan.training.multi_dataset import MultiDatasetPlans, Order
 from batchplan.training.outputs import StepOutputs
+from batchplan.training.sampler import random_batches
 from batchplan.training.text_columns import GROUPS, TextColumns
 from batchplan.training.text_encoding import BatchSize, prompting
 from batchplan.training.transformers import uncompiled
@@ -372,17 +372,6 @@ def loss_settings(loss: Any) -> dict[str, Any]:
     if name := SIMILARITIES.get(getattr(loss, "similarity_fct", None)):
         settings["similarity"] = name
     return settings
-
-
-def random_batches(dataset: Any, **options: Any) -> DefaultBatchSampler:
-    """Return the batches that a SentenceTransformerTrainer makes without a plan.
-
-    Args:
-        dataset: the data set to draw from.
-        options: what the trainer passes to its ``batch_sampler``.
-    """
-    order = RandomSampler(dataset, generator=options.get("generator"))
-    return DefaultBatchSampler(order, **options)
 
 
 def is_not_dense(model: Any) -> bool:

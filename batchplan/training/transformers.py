@@ -34,10 +34,10 @@ from batchplan.training.checks import (
 )
 from batchplan.training.epochs import EpochPlans, process_place
 from batchplan.training.multi_dataset import MultiDatasetPlans
-from batchplan.training.recorder import Recorder, plan_of
 from batchplan.training.rows import number
 from batchplan.training.runs import STATE, agree_on_run, folder_of
-from batchplan.training.sampler import ALL, PlanBatchSampler
+from batchplan.training.sampler import ALL, PlanBatchSampler, plan_of
+from batchplan.training.trace import Trace
 from batchplan.training.vectors import Embed, in_evaluation
 from batchplan.typing import Int64Array
 
@@ -333,7 +333,7 @@ class _RecordedSteps(TrainerCallback):
 
     loader: Any = None
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Trace) -> None:
         self._recorder = recorder
         self._epoch: int | None = None
         self._step = 0  # of this epoch: batches that this process has trained on
@@ -378,7 +378,7 @@ def _place(args: Any, state: Any, steps: int) -> tuple[int, int]:
     return epoch, updates * accumulated
 
 
-def record(recorder: Recorder, trainer: Any) -> None:
+def record(recorder: Trace, trainer: Any) -> None:
     """`Recorder.attach` for a Trainer: records the batches that its ``training_step`` gets."""
     steps = _RecordedSteps(recorder)
     load, train = trainer.get_train_dataloader, trainer.training_step
