@@ -17,7 +17,7 @@ class Line:
         text: what the table says.
         loss: a name in `runs.LOSSES`.
         batch_size: rows of a batch.
-        mined: negatives mined for each row.
+        mined: what finds a negative for each row, a name in `runs.MINERS`.
         planner: by `PlannedEpochs`; None for shuffled batches.
         plan: options of `PlannedEpochs`.
         arguments: of the loss.
@@ -32,7 +32,7 @@ class Line:
     text: str
     loss: str = "mnrl"
     batch_size: int = 64
-    mined: bool = False
+    mined: str | None = None
     planner: str | None = None
     plan: dict[str, Any] = field(default_factory=dict)
     arguments: dict[str, Any] = field(default_factory=dict)
@@ -84,11 +84,23 @@ LINES = {
     "gcbs": Line("`gcbs`", planner="gcbs", plan=LATER, rates_of="planned-later"),
     "b3": Line("`b3`", planner="b3", plan=LATER, rates_of="planned-later"),
     "grit": Line("`chain` (GRIT)", planner="chain", plan=LATER, rates_of="planned-later"),
+    "rwr": Line("`rwr` from the first epoch", planner="rwr", plan=FREE, rates_of="planned-later"),
+    "rwr-once": Line("`rwr --coverage partition`", planner="rwr",
+                     plan={**LATER, "coverage": "partition"}, rates_of="planned-later"),
+    "bcs": Line("`bcs`", planner="bcs", plan=LATER, rates_of="planned-later"),
+    "bcs-random": Line("`bcs`, half of the rows random", planner="bcs",
+                       plan={**LATER, "random_fraction": 0.5}, rates_of="planned-later"),
+    "scb": Line("`scb`", planner="scb", plan=LATER, rates_of="planned-later"),
+    "scb-random": Line("`scb`, half of the rows random", planner="scb",
+                       plan={**LATER, "random_fraction": 0.5}, rates_of="planned-later"),
+    "osgd": Line("`osgd` from the first epoch", planner="osgd", plan=FREE,
+                 rates_of="planned-later"),
     "cached-256": Line("cached, B = 256", "cached", 256),
     "cached-1024": Line("cached, B = 1,024", "cached", 1024),
-    "mined": Line("shuffled, a mined negative a row", mined=True),
-    "planned-mined": Line("**planned**, a mined negative a row", mined=True, planner="partition",
+    "mined": Line("shuffled, a mined negative a row", mined="library"),
+    "planned-mined": Line("**planned**, a mined negative a row", mined="library", planner="partition",
                           plan=LATER),
+    "scns": Line("shuffled, a negative a row drawn by `scns`", mined="scns", rates_of="mined"),
     "gist": Line("shuffled, GIST", "gist", arguments=GIST),
     "cached-gist": Line("cached GIST, B = 256", "cached-gist", 256, arguments=GIST,
                         rates_of="cached-256"),
@@ -106,9 +118,9 @@ LINES = {
     "planned-hardness-4": Line("**planned**, `hardness_mode`, strength 4", planner="partition",
                                plan=LATER, arguments=MILD),
     "mined-hardness-4": Line("shuffled, a mined negative a row, `hardness_mode`, strength 4",
-                             mined=True, arguments=MILD),
+                             mined="library", arguments=MILD),
     "planned-mined-hardness-4": Line("planned, a mined negative a row, `hardness_mode`, strength 4",
-                                     mined=True, planner="partition", plan=LATER, arguments=MILD),
+                                     mined="library", planner="partition", plan=LATER, arguments=MILD),
     "sharp": Line("shuffled, τ = 0.03", arguments=SHARP),
     "planned-sharp": Line("planned, τ = 0.03", planner="partition", plan=LATER, arguments=SHARP),
     "soft": Line("shuffled, τ = 0.08", arguments=SOFT),

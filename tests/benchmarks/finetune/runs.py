@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from datasets import Dataset
 from sentence_transformers import (
@@ -21,6 +23,7 @@ from sentence_transformers.sentence_transformer.training_args import BatchSample
 from sentence_transformers.util import mine_hard_negatives
 from transformers import TrainerCallback
 
+from batchplan import mine_negatives
 from batchplan.training.sentence_transformers import PlannedEpochs
 from tests.benchmarks.finetune.domains import COLUMNS, load
 from tests.benchmarks.finetune.encoders import ENCODERS
@@ -139,7 +142,9 @@ def train(
     held_out |= {} if seed else {"validation": Dataset(split.validation)}
     reference = Reference(Dataset(split.train), model)
     curve = Curve(encoder, held_out, reference)
-    data = mined(Dataset(split.train), encoder) if way.mined else Dataset(split.train)
+    data = Dataset(split.train)
+    if way.mined is not None:
+        data = MINERS[way.mined](data, encoder, seed)
     loss = LOSSES[way.loss](encoder, model, way.arguments)
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         sampler: dict[str, Any] = {}
@@ -169,7 +174,7 @@ def train(
     return {**curve.points, "step": float(np.mean(reference.times or 0))}
 
 
-def mined(data: Dataset, encoder: SentenceTransformer) -> Dataset:
+def mined(data: Dataset, encoder: SentenceTransformer, _seed: int) -> Dataset:
     """The pairs with a column ``negative``, by the library's own mining: the document most similar
     to the anchor, but less than 95% as similar as the positive, among the nearest 1,000.
 
@@ -188,6 +193,21 @@ def mined(data: Dataset, encoder: SentenceTransformer) -> Dataset:
         for row, pair in enumerate(zip(*(data[name] for name in COLUMNS), strict=True))
     ]
     return data.add_column("negative", column)
+
+
+def drawn(data: Dataset, encoder: SentenceTransformer, seed: int) -> Dataset:
+    """The pairs with a column ``negative``, another document that `scns` draws for each anchor."""
+    sides = [encoder.encode(list(data[name]), batch_size=128) for name in COLUMNS]
+    groups = np.unique(data["positive"], return_inverse=True)[1]
+    with tempfile.TemporaryDirectory() as folder:
+        file = str(Path(folder) / "groups.parquet")
+        pq.write_table(pa.table({"document": groups}), file)
+        options = {"label_table": file, "group_column": "document"}
+        found = mine_negatives(*sides, planner="scns", per_row=1, seed=seed, **options)
+    return data.add_column("negative", data.select(found.negatives[:, 0])["positive"])
+
+
+MINERS = {"library": mined, "scns": drawn}
 
 
 def judge(data: Dataset, model: str, folder: Path) -> Run:
