@@ -18,7 +18,6 @@ from tests.benchmarks import (
     evaluation,
     greedy,
     memory,
-    million,
     partition,
     peers,
     planners,
@@ -49,7 +48,6 @@ BENCHMARKS = {
     "scale-evaluate-million": evaluation.measure_scale_million,
     "greedy": greedy.measure,
     "memory": memory.measure,
-    "million": million.measure,
     "ray-kill": ray_kill.measure,
     "recorder": recorder.measure,
 }

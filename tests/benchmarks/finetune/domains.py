@@ -55,19 +55,20 @@ class Split:
 def load(domain: str, num_rows: int) -> Split:
     """The split of a domain, or of a Parquet file with columns anchor, positive and source, with
     at most `num_rows` pairs to train on."""
+    return split(pairs(domain) if domain in DOMAINS else pq.read_table(domain), num_rows)
+
+
+def pairs(domain: str) -> pa.Table:
+    """The pairs of a domain and their sources, in a random order, kept in `CACHE`."""
     kept = CACHE / f"{domain}.parquet"
-    if domain not in DOMAINS:
-        table = pq.read_table(domain)
-    elif kept.exists():
-        table = pq.read_table(kept)
-    else:
+    if not kept.exists():
         rows = {digest(*row[:2]): row for row in DOMAINS[domain]()}
         # any run of rows is a random sample, the same in every run
         columns = zip(*(rows[key] for key in sorted(rows)), strict=True)
         table = pa.table(dict(zip((*COLUMNS, "source"), map(pa.array, columns), strict=True)))
         CACHE.mkdir(exist_ok=True)
         pq.write_table(table, kept)
-    return split(table, num_rows)
+    return pq.read_table(kept)
 
 
 def split(table: pa.Table, num_rows: int) -> Split:
