@@ -42,15 +42,15 @@ def refused(x: Any, y: Any, plan: batchplan.Plan) -> None:
     batchplan.plan(x, y, "gcbs")  # type: ignore  # pyright: ignore
     batchplan.plan(x, y, batchsize=8)  # type: ignore  # pyright: ignore
     batchplan.plan(x, y, batch_size="8")  # type: ignore  # pyright: ignore
-    batchplan.plan(x, y, quantile=0.99)  # type: ignore  # pyright: ignore
-    batchplan.plan(x, y, planner="gcbs", mega_batches=2)  # type: ignore  # pyright: ignore
     batchplan.plan(x, y, planner="rwr", walk="dfs")  # type: ignore  # pyright: ignore
     batchplan.plan(x, y, tail="half")  # type: ignore  # pyright: ignore
     batchplan.evaluate(plan, x, y, trials=3)  # type: ignore  # pyright: ignore
     batchplan.refine(plan, x, y, refine=2)  # type: ignore  # pyright: ignore
-    batchplan.mine_negatives(x, y, planner="gcbs")  # type: ignore  # pyright: ignore
     batchplan.compare("x.npy", planners="gcbs", samples=3)  # type: ignore  # pyright: ignore
     batchplan.embed("model", "pairs.parquet", "out", column="a")  # type: ignore  # pyright: ignore
+    batchplan.mine_negatives(x, y, per_rows=3)  # type: ignore  # pyright: ignore
     EpochPlans("plans", embed=x, num_rows=9, quantile="0.9")  # type: ignore  # pyright: ignore
+    EpochPlans("plans", embed=x, num_rows=9, progress=0.5)  # type: ignore  # pyright: ignore
+    PlannedEpochs(x, y, epoch=3)  # type: ignore  # pyright: ignore
     PlannedEpochs(x, y, megabatches=2)  # type: ignore  # pyright: ignore
     materialize(plan, "pairs.parquet", "planned", format="csv")  # type: ignore  # pyright: ignore

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import typing
-from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Unpack
 
-from batchplan import keywords
 from batchplan.errors import InputError, OptionError
+from batchplan.keywords import PlannerKeywords
 from batchplan.options import check_names, with_options
 from batchplan.planners.common.draft import Draft
 from batchplan.planners.common.options import PlannerOptions
@@ -21,82 +22,6 @@ if TYPE_CHECKING:
     from batchplan.plans import Negatives, Plan
 
 
-@overload
-def plan(
-    x: Any,
-    y: Any = None,
-    *,
-    planner: Literal["partition"] | None = None,
-    **options: Unpack[keywords.PartitionKeywords],
-) -> Plan: ...
-@overload
-def plan(
-    x: Any, y: Any = None, *, planner: Literal["gcbs"], **options: Unpack[keywords.GcbsKeywords]
-) -> Plan: ...
-@overload
-def plan(
-    x: Any,
-    y: Any = None,
-    *,
-    planner: Literal["bcs", "scb"],
-    **options: Unpack[keywords.GreedyKeywords],
-) -> Plan: ...
-@overload
-def plan(
-    x: Any, y: Any = None, *, planner: Literal["osgd"], **options: Unpack[keywords.OsgdKeywords]
-) -> Plan: ...
-@overload
-def plan(
-    x: Any,
-    y: Any = None,
-    *,
-    planner: Literal["shuffled"],
-    **options: Unpack[keywords.ShuffledKeywords],
-) -> Plan: ...
-@overload
-def plan(
-    x: Any, y: Any = None, *, planner: Literal["random"], **options: Unpack[keywords.RandomKeywords]
-) -> Plan: ...
-@overload
-def plan(
-    x: Any, y: Any = None, *, planner: Literal["b3"], **options: Unpack[keywords.B3Keywords]
-) -> Plan: ...
-@overload
-def plan(
-    x: Any, y: Any = None, *, planner: Literal["chain"], **options: Unpack[keywords.ChainKeywords]
-) -> Plan: ...
-@overload
-def plan(
-    x: Any, y: Any = None, *, planner: Literal["knn"], **options: Unpack[keywords.KnnKeywords]
-) -> Plan: ...
-@overload
-def plan(
-    x: Any,
-    y: Any = None,
-    *,
-    planner: Literal["cluster"],
-    **options: Unpack[keywords.ClusterKeywords],
-) -> Plan: ...
-@overload
-def plan(
-    x: Any,
-    y: Any = None,
-    *,
-    planner: Literal["hardneg"],
-    **options: Unpack[keywords.HardnegKeywords],
-) -> Plan: ...
-@overload
-def plan(
-    x: Any, y: Any = None, *, planner: Literal["scns"], **options: Unpack[keywords.ScnsKeywords]
-) -> Plan: ...
-@overload
-def plan(
-    x: Any, y: Any = None, *, planner: Literal["rwr"], **options: Unpack[keywords.RwrKeywords]
-) -> Plan: ...
-@overload
-def plan(
-    x: Any, y: Any = None, *, planner: str, **options: Unpack[keywords.PlannerKeywords]
-) -> Plan: ...
 @with_options(PartitionOptions, checked=False)
 def plan(
     x: Any,
@@ -108,7 +33,7 @@ def plan(
     device: str = "auto",
     memory: int | str | None = None,
     observer: Observer | None = None,
-    **options: Any,
+    **options: Unpack[PlannerKeywords],
 ) -> Plan:
     """Plan the batches of an epoch.
 
@@ -144,18 +69,6 @@ def plan(
     return typing.cast("Plan", run_planner(planner, embeddings, settings, runtime))
 
 
-@overload
-def mine_negatives(
-    x: Any,
-    y: Any = None,
-    *,
-    planner: Literal["hardneg"] | None = None,
-    **options: Unpack[keywords.HardnegKeywords],
-) -> Negatives: ...
-@overload
-def mine_negatives(
-    x: Any, y: Any = None, *, planner: Literal["scns"], **options: Unpack[keywords.ScnsKeywords]
-) -> Negatives: ...
 @with_options(HardnegOptions, checked=False)
 def mine_negatives(
     x: Any,
@@ -166,7 +79,7 @@ def mine_negatives(
     device: str = "auto",
     memory: int | str | None = None,
     observer: Observer | None = None,
-    **options: Any,
+    **options: Unpack[PlannerKeywords],
 ) -> Negatives:
     """Mine a table of negatives with ``hardneg`` (the default) or ``scns``.
 
@@ -188,7 +101,7 @@ def mine_negatives(
     return typing.cast("Negatives", mined)
 
 
-def _settings(planner: str, options: dict[str, Any]) -> PlannerOptions:
+def _settings(planner: str, options: Mapping[str, Any]) -> PlannerOptions:
     """Return the options of a planner, checked."""
     check_urls(planner)
     if planner not in PLANNERS:

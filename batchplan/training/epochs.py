@@ -13,7 +13,7 @@ import numpy as np
 
 from batchplan.errors import InputError
 from batchplan.files.remote import no_url
-from batchplan.keywords import AnyPlannerKeywords
+from batchplan.keywords import EpochOptionKeywords
 from batchplan.plans.plan import Plan
 from batchplan.plans.steps import batches_per_step, cut_order
 from batchplan.runtime import Runtime
@@ -120,7 +120,7 @@ class EpochPlans:
         timeout: float = 6 * 3600,
         device: str = "auto",
         memory: int | str | None = None,
-        **options: Unpack[AnyPlannerKeywords],
+        **options: Unpack[EpochOptionKeywords],
     ) -> None:
         self.rank, devices = process_place(rank, world_size)
         self.folder, self.num_rows = no_url(folder), num_rows

@@ -1,5 +1,5 @@
-"""Editors know every option: batchplan/keywords.py is up to date, each planner has an overload, and
-`help` shows the fields of the options. tests/typed.py is what type checkers make of it."""
+"""Editors know every option: batchplan/keywords.py is up to date, and `help` shows the fields of the
+options. tests/typed.py is what type checkers make of it."""
 
 import dataclasses
 import inspect
@@ -9,14 +9,15 @@ import pytest
 
 import batchplan
 from batchplan.embedding.options import EmbedOptions
+from batchplan.keywords import EpochKeywords, PlannerKeywords
 from batchplan.materialize import materialize
 from batchplan.materialize.options import MaterializeOptions
 from batchplan.planners import PLANNERS
-from batchplan.planners.common.options import PlannerOptions
 from batchplan.quality import EvaluationOptions
 from batchplan.refinement.options import RefineOptions
+from batchplan.training import EpochPlans
 
-from .keywords import MODULE, module, name_of
+from .keywords import MODULE, module, spelled
 
 FUNCTIONS = [
     (batchplan.evaluate, EvaluationOptions),
@@ -31,23 +32,21 @@ def test_the_keywords_are_up_to_date():
     assert MODULE.read_text() == module(), "run make docs"
 
 
-def keywords_of(planner):
-    """The name of the class of keywords that type checkers use for a planner."""
-    for one in typing.get_overloads(batchplan.plan):
-        if f'"{planner}"' in str(one.__annotations__["planner"]).replace("'", '"'):
-            return str(one.__annotations__["options"]).split(".")[-1].rstrip("]")
-    return None
-
-
 @pytest.mark.parametrize("planner", PLANNERS)
-def test_every_planner_has_an_overload(planner):
-    assert keywords_of(planner) == name_of(PLANNERS[planner].options)
+def test_plan_knows_the_options_of_every_planner(planner):
+    known = typing.get_type_hints(PlannerKeywords)
+    for name, hint in typing.get_type_hints(PLANNERS[planner].options).items():
+        assert set(spelled(hint).split(" | ")) <= set(spelled(known[name]).split(" | "))
+    for function in (batchplan.plan, batchplan.mine_negatives):
+        assert function.__annotations__["options"] == "Unpack[PlannerKeywords]"
 
 
-def test_any_other_name_takes_what_planners_share():
-    last = typing.get_overloads(batchplan.plan)[-1].__annotations__
-    assert last["planner"] == "str"
-    assert name_of(PlannerOptions) in str(last["options"])
+def test_plans_of_epochs_know_no_options_that_they_refuse(tmp_path):
+    options = typing.get_type_hints(EpochKeywords)
+    assert not options.keys() & {"epoch", "progress"}
+    for planner, name in (("shuffled", "epoch"), ("rwr", "progress")):
+        with pytest.raises(batchplan.InputError, match=f"^{name}: got 0"):
+            EpochPlans(tmp_path, planner, embed=print, num_rows=9, batch_size=3, **{name: 0})
 
 
 @pytest.mark.parametrize(("function", "kind"), FUNCTIONS)
