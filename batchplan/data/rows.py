@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from batchplan.data.embeddings import Embeddings
 from batchplan.data.matrix import RowMatrix
@@ -29,11 +30,21 @@ def load_all_rows(matrix: RowMatrix, device: torch.device, normalize: bool) -> t
 
 
 def both_sides(
-    embeddings: Embeddings, device: torch.device, normalize: bool
+    embeddings: Embeddings,
+    device: torch.device,
+    normalize: bool,
+    rows: NDArray[np.int64] | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """float32 (N, d) each: all rows of x and of y. With one matrix, both are the same tensor."""
-    x = load_all_rows(embeddings.x, device, normalize)
-    return x, load_all_rows(embeddings.y, device, normalize) if embeddings.paired else x
+    """float32 (n, d) each: all rows of x and of y, or the given ones, in their order. With one
+    matrix, both are the same tensor."""
+
+    def load(matrix: RowMatrix) -> torch.Tensor:
+        if rows is None:
+            return load_all_rows(matrix, device, normalize)
+        return to_float32(torch.from_numpy(matrix.take(rows)), device, normalize)
+
+    x = load(embeddings.x)
+    return x, load(embeddings.y) if embeddings.paired else x
 
 
 def mined(embeddings: Embeddings, device: torch.device, normalize: bool) -> torch.Tensor:

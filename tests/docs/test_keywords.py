@@ -1,5 +1,5 @@
-"""Editors know every option: batchplan/keywords.py is up to date, and `help` shows the fields of the
-options. tests/typed.py is what type checkers make of it."""
+"""Editors know every option: batchplan/keywords.py is up to date, and `help` shows the fields of
+the options. tests/typed.py is what type checkers make of it."""
 
 import dataclasses
 import inspect

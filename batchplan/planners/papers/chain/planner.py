@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
-from batchplan.data.rows import to_float32
+from batchplan.data.rows import both_sides
 from batchplan.guard.guard import guard_of
 from batchplan.guard.rules import apart
 from batchplan.kernels import njit
@@ -82,10 +82,7 @@ def chain(embeddings: Embeddings, options: ChainOptions, runtime: Runtime) -> Dr
 
 def _similarities(embeddings: Embeddings, rows: Int64Array, similarity: str) -> NDArray[np.float32]:
     """float32 (m, m): s_ij of the rows (m,)."""
-    x, y = (
-        to_float32(torch.from_numpy(side.take(rows)), torch.device("cpu"), similarity == "cosine")
-        for side in (embeddings.x, embeddings.y)
-    )
+    x, y = both_sides(embeddings, torch.device("cpu"), similarity == "cosine", rows)
     products: NDArray[np.float32] = (x @ y.T).numpy()
     return products
 

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
-from batchplan.data.rows import load_all_rows
+from batchplan.data.rows import both_sides
 from batchplan.kernels import njit
 
 TIE = 1e-9  # losses that differ by less, relative to the loss or to 1, are equal
@@ -37,11 +37,8 @@ class Pairs:
     """
 
     def __init__(self, embeddings: Embeddings, similarity: str, temperature: float) -> None:
-        normalize = similarity == "cosine"
         self.temperature = temperature
-        cpu = torch.device("cpu")
-        self.x = load_all_rows(embeddings.x, cpu, normalize)
-        self.y = load_all_rows(embeddings.y, cpu, normalize) if embeddings.paired else self.x
+        self.x, self.y = both_sides(embeddings, torch.device("cpu"), similarity == "cosine")
         n = len(self.x)
         self.own: Floats = np.empty(n)
         for start in range(0, n, _ROWS_AT_ONCE):

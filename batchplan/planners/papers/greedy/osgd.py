@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from batchplan.data import Embeddings
-from batchplan.data.rows import to_float32
+from batchplan.data.rows import both_sides
 from batchplan.planners.common.draft import Draft
 from batchplan.planners.papers.greedy.kernels import Ints
 from batchplan.planners.papers.greedy.options import OsgdOptions
@@ -78,10 +78,7 @@ def contrastive_loss(
 ) -> float:
     """Return the symmetric contrastive loss of a batch (section 2), in float64 from float32
     rows."""
-    x, y = (
-        to_float32(torch.from_numpy(side.take(batch)), torch.device("cpu"), similarity == "cosine")
-        for side in (embeddings.x, embeddings.y)
-    )
+    x, y = both_sides(embeddings, torch.device("cpu"), similarity == "cosine", batch)
     logits = (x.double() @ y.double().T).div_(temperature)
     sums = torch.logsumexp(logits, 0) + torch.logsumexp(logits, 1)
     return float((sums - 2 * logits.diagonal()).mean())
