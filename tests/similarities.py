@@ -9,7 +9,7 @@ import torch
 
 from batchplan.data import Embeddings
 from batchplan.graph import csr, cuda
-from batchplan.planners.papers.gcbs import candidates, construction
+from batchplan.planners.papers.gcbs import construction, edge_store
 
 
 def similarities(embeddings, similarity="cosine"):
@@ -216,4 +216,4 @@ def device_code(monkeypatch, kernels, device):
     monkeypatch.setattr(cuda, "has_kernels", lambda _device: True)
     for module in (construction, nearest):
         monkeypatch.setattr(module, "screening_dtype", lambda _device: torch.float32)
-    monkeypatch.setattr(candidates, "_cut_numpy", candidates._cut_torch)
+    monkeypatch.setattr(edge_store, "_cut_numpy", edge_store._cut_torch)

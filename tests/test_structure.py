@@ -100,7 +100,7 @@ def test_dataclasses_are_frozen():
                 how = " ".join(map(ast.unparse, node.decorator_list))
                 if "dataclass" in how and "frozen=True" not in how:
                     found.add(node.name)
-    assert found == {"EpochPlanner", "Visits", "Pass", "Epoch", "Ordered"}  # what they are for
+    assert found == {"PlanMaker", "Visits", "Pass", "Epoch", "Ordered"}  # what they are for
 
 
 def test_imports_between_rooms_go_one_way():

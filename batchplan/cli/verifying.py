@@ -14,7 +14,7 @@ from batchplan.cli.output import print_json
 from batchplan.options import option
 
 if TYPE_CHECKING:  # it loads numpy
-    from batchplan.consumption import Verdict
+    from batchplan.consumption import Consumption
 
 _FAILED = 1  # exit status when steps differ
 
@@ -61,7 +61,7 @@ def verify_consumption(
         raise typer.Exit(_FAILED)
 
 
-def _show(verdict: Verdict) -> None:
+def _show(verdict: Consumption) -> None:
     from rich.text import Text
 
     from batchplan.cli.console import facts, print_out
@@ -71,7 +71,7 @@ def _show(verdict: Verdict) -> None:
         print_out(facts(rows))
 
 
-def _rows(verdict: Verdict) -> Iterator[tuple[str, str]]:
+def _rows(verdict: Consumption) -> Iterator[tuple[str, str]]:
     from batchplan.consumption.verifying import batch_text
 
     if verdict.skipped:

@@ -6,7 +6,7 @@ from batchplan.lazy import lazily
 
 if TYPE_CHECKING:
     from batchplan.consumption.traces import Trace as Trace
-    from batchplan.consumption.verifying import Verdict as Verdict
+    from batchplan.consumption.verifying import Consumption as Consumption
     from batchplan.consumption.verifying import verify as verify
 
 __getattr__, __dir__ = lazily(__name__, __file__)

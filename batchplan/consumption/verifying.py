@@ -36,7 +36,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Consumption:
     """The result of `verify`.
 
     Attributes:
@@ -123,7 +123,7 @@ class Verdict:
 
 def verify(
     plans: Mapping[int, Plan], trace: Trace, *, epochs: int | None = None, partial: bool = False
-) -> Verdict:
+) -> Consumption:
     """Compare the rows that each rank saw in each step with the batches of plans.
 
     A step is exact if it saw the rows of its batch, in any order.
@@ -169,7 +169,7 @@ def verify(
         )
     _require_proportion(compared)
     skipped = [number for number in seen if number < min(plans)]
-    return Verdict(compared, _findings(compared), _first(compared), skipped)
+    return Consumption(compared, _findings(compared), _first(compared), skipped)
 
 
 def _require_proportion(epochs: list[Epoch]) -> None:

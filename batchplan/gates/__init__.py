@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from batchplan.gates.renderings import junit as junit
     from batchplan.gates.renderings import markdown as markdown
     from batchplan.gates.verdicts import Judgement as Judgement
-    from batchplan.gates.verdicts import Verdict as Verdict
+    from batchplan.gates.verdicts import Outcome as Outcome
     from batchplan.gates.verdicts import judge as judge
 
 __getattr__, __dir__ = lazily(__name__, __file__)

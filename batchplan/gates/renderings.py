@@ -3,7 +3,7 @@
 import re
 from xml.etree import ElementTree
 
-from batchplan.gates.verdicts import Judgement, Verdict, number
+from batchplan.gates.verdicts import Judgement, Outcome, number
 from batchplan.text import clean, one_line
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]()<>#!|~&])")
@@ -58,12 +58,12 @@ def junit(judgement: Judgement) -> str:
     return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'
 
 
-def _sentence(verdict: Verdict) -> str:
+def _sentence(verdict: Outcome) -> str:
     before = "" if verdict.baseline is None else f", the baseline has {number(verdict.baseline)}"
     return f"{verdict.gate.metric} is {verdict.shown}, required is {verdict.demand}{before}"
 
 
-def _row(verdict: Verdict) -> str:
+def _row(verdict: Outcome) -> str:
     before = "" if verdict.baseline is None else number(verdict.baseline)
     outcome = "ok" if verdict.passed else "**FAILED**"
     return (

@@ -12,7 +12,7 @@ from batchplan.quality.metrics import error_of, value_of
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Outcome:
     """The result of a gate.
 
     Attributes:
@@ -80,7 +80,7 @@ class Judgement:
 
     plan: str
     about: str
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[Outcome, ...]
     warnings: tuple[str, ...] = ()
 
     @property
@@ -115,7 +115,7 @@ class Judgement:
 
 def judge(
     gates: Iterable[Gate], evaluation: Mapping[str, Any], baseline: Baseline | None = None
-) -> tuple[Verdict, ...]:
+) -> tuple[Outcome, ...]:
     """Return the verdict on each gate, in their order.
 
     Args:
@@ -134,7 +134,7 @@ def number(value: float) -> str:
     return f"{value:.6g}"
 
 
-def _verdict(gate: Gate, evaluation: Mapping[str, Any], baseline: Baseline | None) -> Verdict:
+def _verdict(gate: Gate, evaluation: Mapping[str, Any], baseline: Baseline | None) -> Outcome:
     value = value_of(evaluation, gate.metric)
     if value is None:
         raise InputError(
@@ -149,4 +149,4 @@ def _verdict(gate: Gate, evaluation: Mapping[str, Any], baseline: Baseline | Non
             f"{gate.name}: the baseline has no {gate.metric}; leave it out, or write a baseline "
             "that has it"
         )
-    return Verdict(gate, value, before, gate.required(before), error_of(evaluation, gate.metric))
+    return Outcome(gate, value, before, gate.required(before), error_of(evaluation, gate.metric))

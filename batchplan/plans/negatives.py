@@ -19,7 +19,7 @@ from batchplan.files.atomic import write_files
 from batchplan.files.inputs import PathLike
 from batchplan.files.remote import no_url
 from batchplan.plans.formats.contents import document_bytes, parse_document
-from batchplan.plans.formats.parquet import NEGATIVES_KEY, has_metadata, ids_from, opened
+from batchplan.plans.formats.parquet import NEGATIVES_KEY, has_metadata, opened, stored_ids
 from batchplan.plans.metadata import PlanMetadata
 from batchplan.plans.output import check_output
 from batchplan.plans.validation import check_range
@@ -134,7 +134,7 @@ class Negatives:
             flat = pa.array(values.ravel())
             columns[name] = pa.FixedSizeListArray.from_arrays(flat, self.per_anchor)
         if ids is not None:
-            columns["id"] = ids_from(ids, self.metadata.num_rows).take(pa.array(self.anchors))
+            columns["id"] = stored_ids(ids, self.metadata.num_rows).take(pa.array(self.anchors))
         document = document_bytes({**self.metadata.to_dict(), "digest": self.digest})
         table = pa.table(columns).replace_schema_metadata({NEGATIVES_KEY: document})
         write_files(

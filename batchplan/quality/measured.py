@@ -48,7 +48,7 @@ class BatchStatistics:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Needed:
     """How many of a row's largest similarities to other rows are needed.
 
     Attributes:
@@ -64,7 +64,7 @@ class Wanted:
     kept: int
 
     @classmethod
-    def of(cls, num_rows: int, batch_size: int) -> Wanted:
+    def of(cls, num_rows: int, batch_size: int) -> Needed:
         """Return what the oracle of this batch size needs."""
         others = num_rows - 1
         negatives, hardest = min(batch_size - 1, others), min(HARDEST_KEPT, others)
@@ -120,14 +120,14 @@ class GlobalStatistics:
     broken: Int64Array
 
     @classmethod
-    def empty(cls, num_rows: int, wanted: Wanted) -> GlobalStatistics:
+    def empty(cls, num_rows: int, wanted: Needed) -> GlobalStatistics:
         """Return room for the results of N rows, which `fill` writes."""
         positive, log_sum, peak, oracle, allowed = np.empty((5, num_rows))
         hardest = np.empty((num_rows, wanted.hardest), np.int64)
         broken = np.empty(num_rows, np.int64)
         return cls(positive, log_sum, peak, oracle, hardest, allowed, broken)
 
-    def fill(self, at: slice, found: Found, wanted: Wanted) -> None:
+    def fill(self, at: slice, found: Found, wanted: Needed) -> None:
         """Write the results of the rows ``at``."""
         best, itself = found.best, found.itself
         self.positive[at] = found.positive.cpu().numpy()

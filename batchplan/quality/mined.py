@@ -14,7 +14,7 @@ from batchplan.typing import Int64Array
 
 
 @dataclass(frozen=True, eq=False)
-class Mined:
+class MinedSides:
     """The mined negatives of N rows; none for pairs.
 
     Attributes:

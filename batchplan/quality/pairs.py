@@ -12,8 +12,8 @@ from batchplan.data.duplicates import document_codes, duplicate_codes
 from batchplan.errors import InputError
 from batchplan.quality.facts import RowFacts
 from batchplan.quality.guard.ceilings import ceilings as ceilings_of
-from batchplan.quality.guard.rule import Guard
-from batchplan.quality.mined import Mined
+from batchplan.quality.guard.rule import GuardRule
+from batchplan.quality.mined import MinedSides
 from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.rows import MeasuredRows, spans
 from batchplan.runtime import Runtime
@@ -37,10 +37,10 @@ class Pairs:
 
     x: MeasuredRows
     y: MeasuredRows
-    mined: Mined
+    mined: MinedSides
     temperature: float
     bound: float
-    guard: Guard | None = None
+    guard: GuardRule | None = None
 
     @property
     def num_rows(self) -> int:
@@ -83,7 +83,7 @@ def unguarded_pairs(
     if negatives:
         documents = document_codes([embeddings.y, *embeddings.negatives])
     tensors = (torch.from_numpy(of).to(device) for of in (missing, documents))
-    return Pairs(x, y, Mined(negatives, *tensors), temperature, bound)
+    return Pairs(x, y, MinedSides(negatives, *tensors), temperature, bound)
 
 
 def guarded_pairs(
@@ -128,7 +128,7 @@ def guarded_pairs(
         if values.max() >= 0
     ]
     own = judge is pairs
-    guard = Guard(judge.x, judge.y, own, pairs.mined, judge.bound, ceilings, distinct)
+    guard = GuardRule(judge.x, judge.y, own, pairs.mined, judge.bound, ceilings, distinct)
     return replace(pairs, guard=guard)
 
 

@@ -21,7 +21,7 @@ from batchplan.files.documents import parse_json
 from batchplan.processes import end_process, reason, start_python
 from batchplan.runtime import usable_processors
 from batchplan.training.folder import PlanFolder
-from batchplan.training.planner import EpochPlanner
+from batchplan.training.plan_maker import PlanMaker
 from batchplan.training.store import Store
 from batchplan.training.vectors import STEPS, Vectors, gather
 
@@ -56,7 +56,7 @@ class Ahead:
         epochs: int | None,
         files: PlanFolder,
         vectors: Vectors,
-        planner: EpochPlanner,
+        planner: PlanMaker,
     ) -> None:
         if vectors.embeddings != "training" or not 0 < share < 1:
             raise InputError(
@@ -223,7 +223,7 @@ def _make(store: Store, files: PlanFolder, arguments: dict[str, Any], epoch: int
     """Plan an epoch from the steps that were handed over, and remove their files."""
     gather(store, files, epoch, STEPS)
     store.share()
-    EpochPlanner(files=files, **arguments).make(epoch, store.sides)
+    PlanMaker(files=files, **arguments).make(epoch, store.sides)
     files.remove_parts(epoch)
 
 

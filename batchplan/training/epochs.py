@@ -21,7 +21,7 @@ from batchplan.training.ahead import Ahead
 from batchplan.training.arguments import checked
 from batchplan.training.figures import MEASURED, doubt
 from batchplan.training.folder import PlanFolder
-from batchplan.training.planner import RANDOM, EpochPlanner
+from batchplan.training.plan_maker import RANDOM, PlanMaker
 from batchplan.training.vectors import Embed, Mode, Vectors
 from batchplan.typing import Int64Array
 
@@ -125,7 +125,7 @@ class EpochPlans:
         self.rank, devices = process_place(rank, world_size)
         self.folder, self.num_rows = no_url(folder), num_rows
         self._files = PlanFolder(self.folder, every, keep, self.rank, devices, timeout)
-        self._planner = EpochPlanner(
+        self._planner = PlanMaker(
             files=self._files, planner=planner, num_rows=num_rows, seed=seed, epochs=epochs,
             planned_epochs=planned_epochs, random_epochs=random_epochs, device=device,
             memory=Runtime.of(device, memory).memory, options={**options, "world_size": devices},

@@ -22,7 +22,7 @@ from batchplan.training.checks import check_rows, digest_of
 from batchplan.training.epochs import EpochPlans
 from batchplan.training.runs import agree_on_run, folder_of
 from batchplan.training.sampler import PlanBatchSampler, plan_of
-from batchplan.training.trace import Trace
+from batchplan.training.trace_writer import TraceWriter
 from batchplan.training.vectors import Embed, in_evaluation
 from batchplan.typing import Int64Array
 
@@ -179,7 +179,7 @@ class ResumableLoader(DataLoader[Any]):
 class _RecordedSteps(Callback):
     """Passes the batches that ``training_step`` gets to a `Recorder`."""
 
-    def __init__(self, recorder: Trace) -> None:
+    def __init__(self, recorder: TraceWriter) -> None:
         self._recorder = recorder
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
@@ -204,6 +204,6 @@ class _RecordedSteps(Callback):
         vars(pl_module).pop("training_step", None)
 
 
-def record(recorder: Trace, trainer: Any) -> None:
+def record(recorder: TraceWriter, trainer: Any) -> None:
     """`Recorder.attach` for a lightning.Trainer."""
     trainer.callbacks.append(_RecordedSteps(recorder))

@@ -10,10 +10,10 @@ from batchplan.errors import InputError
 from batchplan.training.arguments import checked
 from batchplan.training.rows import Wrapper, number
 from batchplan.training.sampler import plan_of
-from batchplan.training.trace import Trace
+from batchplan.training.trace_writer import TraceWriter
 
 
-class Recorder(Trace):
+class Recorder(TraceWriter):
     """Writes the rows of each step to ``trace.RANK.jsonl``, one line per step.
 
         recorder = Recorder("trace")

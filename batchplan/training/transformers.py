@@ -37,7 +37,7 @@ from batchplan.training.multi_dataset import MultiDatasetPlans
 from batchplan.training.rows import number
 from batchplan.training.runs import STATE, agree_on_run, folder_of
 from batchplan.training.sampler import ALL, PlanBatchSampler, plan_of
-from batchplan.training.trace import Trace
+from batchplan.training.trace_writer import TraceWriter
 from batchplan.training.vectors import Embed, in_evaluation
 from batchplan.typing import Int64Array
 
@@ -137,7 +137,7 @@ class PlannedEpochs(TrainerCallback):
     def on_init_end(self, args: Any, *_: Any, model: Any = None, **_others: Any) -> None:
         """Check the training arguments, and prepare to plan."""
         self._model, self._arguments = uncompiled(model), args
-        check_arguments(args)
+        check_training_arguments(args)
         if args.bf16 or args.fp16:
             kind = torch.bfloat16 if args.bf16 else torch.float16
             self._autocast = partial(torch.autocast, args.device.type, kind)
@@ -293,7 +293,7 @@ def uncompiled(model: Any) -> Any:
     return getattr(model, "_orig_mod", model)
 
 
-def check_arguments(args: Any) -> None:
+def check_training_arguments(args: Any) -> None:
     """Refuse training arguments that would silently undo a plan.
 
     Args:
@@ -333,7 +333,7 @@ class _RecordedSteps(TrainerCallback):
 
     loader: Any = None
 
-    def __init__(self, recorder: Trace) -> None:
+    def __init__(self, recorder: TraceWriter) -> None:
         self._recorder = recorder
         self._epoch: int | None = None
         self._step = 0  # of this epoch: batches that this process has trained on
@@ -378,7 +378,7 @@ def _place(args: Any, state: Any, steps: int) -> tuple[int, int]:
     return epoch, updates * accumulated
 
 
-def record(recorder: Trace, trainer: Any) -> None:
+def record(recorder: TraceWriter, trainer: Any) -> None:
     """`Recorder.attach` for a Trainer: records the batches that its ``training_step`` gets."""
     steps = _RecordedSteps(recorder)
     load, train = trainer.get_train_dataloader, trainer.training_step

@@ -15,7 +15,7 @@ from batchplan.errors import InputError
 from batchplan.files.atomic import write_files
 from batchplan.files.npy import write_npy
 from batchplan.training.folder import PlanFolder
-from batchplan.training.steps import StepVectors, half, require_vectors, save_part
+from batchplan.training.step_vectors import StepVectors, half, require_vectors, save_part
 from batchplan.training.store import Store
 from batchplan.typing import Int64Array
 

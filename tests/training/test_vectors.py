@@ -15,7 +15,7 @@ from batchplan import InputError, Plan
 from batchplan.training import EpochPlans, PlanBatchSampler, with_rows
 from batchplan.training.epochs import process_place
 from batchplan.training.folder import PlanFolder
-from batchplan.training.steps import StepVectors
+from batchplan.training.step_vectors import StepVectors
 from batchplan.training.store import Store
 from batchplan.training.vectors import Vectors, share_calls
 from tests.frameworks.processes import run

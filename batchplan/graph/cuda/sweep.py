@@ -24,7 +24,7 @@ _ROWS_AT_ONCE = 1 << 12  # of a host matrix, that a thread loads
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class Hits:
     """Pairs of rows ``start`` to ``stop``, by row, then by column: int32 rows and columns, and
     float32 scores."""
 
@@ -133,7 +133,7 @@ def _mean(rows: torch.Tensor) -> torch.Tensor:
 
 def strip_of(
     sides: Sides, worker: int, start: int, stop: int, limits: Limits, half: bool = False
-) -> Pairs:
+) -> Hits:
     """All pairs of some rows, i != j, that reach a limit.
 
     Args:
@@ -182,7 +182,7 @@ def strip_of(
         kept += len(pieces[-1][0])
         done = some.stop
     rows, columns, scores = (torch.cat(part) for part in zip(*pieces, strict=True))
-    return Pairs(start, start + done, rows, columns, scores)
+    return Hits(start, start + done, rows, columns, scores)
 
 
 def strips(
@@ -190,7 +190,7 @@ def strips(
     limits: Callable[[int], Limits],
     expected: float,
     half: bool = False,
-) -> Generator[Pairs, None, None]:
+) -> Generator[Hits, None, None]:
     """`strip_of` all rows in their order, computed on all devices.
 
     Args:
@@ -200,12 +200,12 @@ def strips(
         half: only pairs of i < j.
 
     Yields:
-        Pairs of consecutive rows, on the device where they were computed.
+        The pairs of consecutive rows, on the device where they were computed.
     """
     n = sides.embeddings.num_rows
     height = _height(n, len(sides.keys), expected)
 
-    def work(worker: int, start: int) -> Pairs:
+    def work(worker: int, start: int) -> Hits:
         return strip_of(sides, worker, start, min(start + height, n), limits(worker), half)
 
     for index, pairs in enumerate(dealt(work, range(0, n, height), len(sides.keys))):

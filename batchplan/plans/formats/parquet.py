@@ -30,7 +30,7 @@ _ROW_GROUP = 1 << 20
 def write(stream: BinaryIO, plan: Any, document: Document, ids: Any) -> None:
     columns = {"batch": plan.batch_of_entry().astype(np.int64), "row": plan.rows}
     if ids is not None:
-        columns["id"] = ids_from(ids, plan.metadata.num_rows).take(pa.array(plan.rows))
+        columns["id"] = stored_ids(ids, plan.metadata.num_rows).take(pa.array(plan.rows))
     table = pa.table(columns).replace_schema_metadata({_KEY: document_bytes(document)})
     pq.write_table(table, stream, row_group_size=_ROW_GROUP)
 
@@ -110,7 +110,7 @@ def has_metadata(path: Path, key: bytes = _KEY) -> bool:
         return False
 
 
-def ids_from(ids: Any, num_rows: int) -> pa.Array | pa.ChunkedArray:
+def stored_ids(ids: Any, num_rows: int) -> pa.Array | pa.ChunkedArray:
     """Return the ids of all ``num_rows`` rows, from NumPy, Arrow or a sequence, in Arrow.
 
     Raises:

@@ -5,14 +5,14 @@ from functools import cached_property, reduce
 
 import torch
 
-from batchplan.quality.mined import Mined
+from batchplan.quality.mined import MinedSides
 from batchplan.quality.rows import MeasuredRows
 
 _ROUNDING = 2e-6  # of the largest |s|: errors of float32 similarities are usually smaller
 
 
 @dataclass(frozen=True, eq=False)
-class Guard:
+class GuardRule:
     """Decides which pairs of rows break the guard.
 
     Two rows break it if one of their similarities reaches one of their ceilings, or if they share
@@ -30,7 +30,7 @@ class Guard:
     x: MeasuredRows
     y: MeasuredRows
     own: bool
-    mined: Mined
+    mined: MinedSides
     bound: float
     ceilings: torch.Tensor
     codes: list[tuple[str, torch.Tensor]]

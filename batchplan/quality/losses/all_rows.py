@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from batchplan.quality.losses.exponentials import scale_of
 from batchplan.quality.losses.streams import streamed_statistics
 from batchplan.quality.losses.tiles import MOST_KEPT, tiled_statistics
-from batchplan.quality.measured import GlobalStatistics, Wanted
+from batchplan.quality.measured import GlobalStatistics, Needed
 from batchplan.quality.pairs import Pairs
 from batchplan.runtime import Runtime, full_float32
 
@@ -37,7 +37,7 @@ def global_statistics(
     Raises:
         ResourceError: the statistics of N rows, or of one small block of them, do not fit.
     """
-    wanted = Wanted.of(pairs.num_rows, batch_size)
+    wanted = Needed.of(pairs.num_rows, batch_size)
     tiled = pairs.x.device.type == "cpu" and not pairs.mined and wanted.kept <= MOST_KEPT
     scale = scale_of(pairs.temperature, pairs.bound) if tiled else None
     with full_float32():

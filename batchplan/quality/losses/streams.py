@@ -12,7 +12,7 @@ import torch
 
 from batchplan.quality.losses.largest import key_room, largest
 from batchplan.quality.losses.running import RunningLogSumExp
-from batchplan.quality.measured import Found, GlobalStatistics, Wanted
+from batchplan.quality.measured import Found, GlobalStatistics, Needed
 from batchplan.quality.pairs import Pairs, meet
 from batchplan.quality.rows import MeasuredRows, spans
 from batchplan.runtime import Runtime
@@ -25,7 +25,7 @@ _COLUMNS = {"cpu": 1024, "cuda": 8192}
 
 def streamed_statistics(
     pairs: Pairs,
-    wanted: Wanted,
+    wanted: Needed,
     runtime: Runtime,
     advance: Callable[[int], None],
     rows: Int64Array | None,
@@ -43,7 +43,7 @@ def streamed_statistics(
     return out[0], out[-1]
 
 
-def _against_all(pairs: Pairs, own: Int64Array, wanted: Wanted, ways: int) -> list[Found]:
+def _against_all(pairs: Pairs, own: Int64Array, wanted: Needed, ways: int) -> list[Found]:
     """Return the results of the rows ``own``, x to y and y to x, without the padding of blocks."""
     x, guard, tau, device, count = pairs.x, pairs.guard, pairs.temperature, pairs.x.device, len(own)
     here = cache(partial(MeasuredRows.some, indices=own))
@@ -78,7 +78,7 @@ def _against_all(pairs: Pairs, own: Int64Array, wanted: Wanted, ways: int) -> li
     return found
 
 
-def _block_rows(n: int, ways: int, wanted: Wanted, dim: int, runtime: Runtime) -> int:
+def _block_rows(n: int, ways: int, wanted: Needed, dim: int, runtime: Runtime) -> int:
     """Return how many query rows of a block fit into memory."""
     results = ways * n * (6 + wanted.hardest) * 8
     row_bytes = 8 * dim + 6 * 4 * _COLUMNS["cpu"] + ways * 2 * 8 * key_room(wanted.kept) + 128

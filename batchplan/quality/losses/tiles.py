@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from batchplan.quality.guard.kernels import hide
 from batchplan.quality.losses.exponentials import STEP, Kept, Scale, take_in
 from batchplan.quality.losses.largest import Largest, key_room
-from batchplan.quality.measured import Found, GlobalStatistics, Wanted
+from batchplan.quality.measured import Found, GlobalStatistics, Needed
 from batchplan.quality.pairs import Pairs
 from batchplan.quality.rows import MeasuredRows, products, spans
 from batchplan.runtime import Runtime
@@ -41,7 +41,7 @@ _MOST_BYTES = 2 << 30  # of a strip; more would gain little
 
 def tiled_statistics(
     pairs: Pairs,
-    wanted: Wanted,
+    wanted: Needed,
     scale: Scale,
     runtime: Runtime,
     advance: Callable[[int], None],
@@ -68,7 +68,7 @@ def tiled_statistics(
     return out[0], out[-1]
 
 
-def _strip_width(pairs: Pairs, count: int, wanted: Wanted, runtime: Runtime) -> int:
+def _strip_width(pairs: Pairs, count: int, wanted: Needed, runtime: Runtime) -> int:
     """Return how many columns of a strip fit into memory: all, or a multiple of a tile's."""
     ways, threads = 1 if pairs.alike else 2, torch.get_num_threads()
     room = ways * (8 * key_room(wanted.kept) + 32)
@@ -166,7 +166,7 @@ class _Strip:
     beyond it too.
     """
 
-    def __init__(self, columns: _Columns, wanted: Wanted, scale: Scale, left: int, right: int):
+    def __init__(self, columns: _Columns, wanted: Needed, scale: Scale, left: int, right: int):
         self._columns, self._wanted, self._scale = columns, wanted, scale
         self._left, self._right = left, right
         self._ways = 1 if columns.pairs.alike else 2

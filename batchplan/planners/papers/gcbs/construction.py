@@ -23,8 +23,8 @@ from batchplan.graph.screen import (
     screen_width,
     screening_dtype,
 )
-from batchplan.planners.papers.gcbs.candidates import Candidates
-from batchplan.planners.papers.gcbs.scan import Block, ScanLimits, scan_cpu
+from batchplan.planners.papers.gcbs.edge_store import EdgeStore
+from batchplan.planners.papers.gcbs.scan import EdgeBlock, ScanLimits, scan_cpu
 from batchplan.planners.papers.gcbs.similarity_graph import SimilarityGraph
 from batchplan.planners.papers.gcbs.threshold import Bracket, bracket, sample_similarities
 from batchplan.runtime import FEWER, Runtime, full_float32
@@ -47,8 +47,8 @@ class _Bytes(NamedTuple):
 # 2,048 rows have 512 bytes of bits for each key.
 _BYTES = {"cpu": _Bytes(24, 24, 0, 256 << 20), "cuda": _Bytes(10, 24, 512, 2 << 30)}
 
-_Collect = Callable[[Bracket, Callable[[int], None]], Candidates]
-_Scanned = tuple[int, int, Block | None]  # first row, end, and the candidates unless too many
+_Collect = Callable[[Bracket, Callable[[int], None]], EdgeStore]
+_Scanned = tuple[int, int, EdgeBlock | None]  # first row, end, and the candidates unless too many
 
 
 @dataclass(frozen=True)
@@ -159,8 +159,8 @@ def _prepare_tiles(
     index = torch.int32 if n < 2**31 else torch.int64
     capacity = min(task.edges + task.spare, n * (n - 1))
 
-    def collect(guess: Bracket, advance: Callable[[int], None]) -> Candidates:
-        candidates = Candidates(n, capacity, index, devices[0])
+    def collect(guess: Bracket, advance: Callable[[int], None]) -> EdgeStore:
+        candidates = EdgeStore(n, capacity, index, devices[0])
         _collect(_Sweep(task, keys, guess.lower, guess.upper, advance), candidates)
         return candidates
 
@@ -180,13 +180,13 @@ def _prepare_kernels(
     keep_x = min(map(runtime.memory_left, devices)) >= per.fixed + rows + per.built * task.edges
     sides = sides_of(task.embeddings, devices, task.dtype, task.normalize, keep_x, advance)
 
-    def collect_all(guess: Bracket, advance: Callable[[int], None]) -> Candidates:
+    def collect_all(guess: Bracket, advance: Callable[[int], None]) -> EdgeStore:
         return collect(sides, task.edges, task.spare, guess.lower, advance)
 
     return collect_all
 
 
-def _collect(sweep: _Sweep, candidates: Candidates) -> None:
+def _collect(sweep: _Sweep, candidates: EdgeStore) -> None:
     """One pass: store every pair that may have a similarity of at least ``sweep.lower``."""
     with closing(_blocks(sweep)) as blocks:
         for start, stop, block in blocks:
@@ -197,7 +197,7 @@ def _collect(sweep: _Sweep, candidates: Candidates) -> None:
                 break  # the guess failed: candidates without scores cannot be ranked
 
 
-def _add_crowded(sweep: _Sweep, candidates: Candidates, start: int, stop: int) -> None:
+def _add_crowded(sweep: _Sweep, candidates: EdgeStore, start: int, stop: int) -> None:
     """Add rows that have far more candidates than the sample showed, such as many equal ones.
 
     Raises the threshold as far as the store proves, and takes fewer rows at a time; a single row
@@ -228,7 +228,7 @@ def _blocks(sweep: _Sweep) -> Generator[_Scanned, None, None]:
     return in_order(scanned, range(0, n, height))
 
 
-def _scan(sweep: _Sweep, start: int, stop: int, width: int) -> Block | None:
+def _scan(sweep: _Sweep, start: int, stop: int, width: int) -> EdgeBlock | None:
     task, keys = sweep.task, sweep.keys
     rows = load_rows(task.embeddings.x, start, stop, keys.rows.device, task.normalize)
     queries = queries_from(rows, keys, sweep.lower, sweep.upper)

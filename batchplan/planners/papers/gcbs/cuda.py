@@ -5,14 +5,14 @@ from contextlib import closing
 
 import torch
 
-from batchplan.graph.cuda.sweep import Limits, Pairs, Sides, strips
-from batchplan.planners.papers.gcbs.candidates import Candidates
-from batchplan.planners.papers.gcbs.scan import Block
+from batchplan.graph.cuda.sweep import Hits, Limits, Sides, strips
+from batchplan.planners.papers.gcbs.edge_store import EdgeStore
+from batchplan.planners.papers.gcbs.scan import EdgeBlock
 
 
 def collect(
     sides: Sides, edges: int, spare: int, lower: float, advance: Callable[[int], None]
-) -> Candidates:
+) -> EdgeStore:
     """Collect all pairs with a similarity of at least ``lower``; if they are too many, the
     ``edges`` largest.
 
@@ -27,7 +27,7 @@ def collect(
         Candidates on the first device, each with its exact similarity.
     """
     n = sides.embeddings.num_rows
-    candidates = Candidates(n, min(edges + spare, n * (n - 1)), torch.int32, sides.device)
+    candidates = EdgeStore(n, min(edges + spare, n * (n - 1)), torch.int32, sides.device)
 
     def limits(worker: int) -> Limits:
         device = sides.keys[worker].rows.device
@@ -41,7 +41,7 @@ def collect(
     return candidates
 
 
-def _add(candidates: Candidates, pairs: Pairs, edges: int, lower: float) -> float:
+def _add(candidates: EdgeStore, pairs: Hits, edges: int, lower: float) -> float:
     """Store pairs; returns the threshold, which rises if the room was full."""
     device = candidates.device
     rows, columns, scores = (part.to(device) for part in (pairs.rows, pairs.columns, pairs.scores))
@@ -51,7 +51,7 @@ def _add(candidates: Candidates, pairs: Pairs, edges: int, lower: float) -> floa
         rows, columns, scores = rows[reach], columns[reach], scores[reach]
         some, rest = slice(candidates.room), slice(candidates.room, None)
         counts = torch.searchsorted(rows[some], bounds).diff()
-        candidates.add(Block(pairs.start, counts, columns[some], scores[some], certain=0))
+        candidates.add(EdgeBlock(pairs.start, counts, columns[some], scores[some], certain=0))
         rows, columns, scores = rows[rest], columns[rest], scores[rest]
         if len(rows):
             lower = candidates.cut(edges)

@@ -17,7 +17,7 @@ _GROUP = 64  # scores whose rows stay in cache
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class EdgeBlock:
     """Candidate edges of the rows ``first_row``, ``first_row`` + 1, ...
 
     Attributes:
@@ -44,7 +44,7 @@ class ScanLimits:
     width: int
 
 
-def scan_cpu(queries: Queries, first_row: int, keys: Keys, limits: ScanLimits) -> Block | None:
+def scan_cpu(queries: Queries, first_row: int, keys: Keys, limits: ScanLimits) -> EdgeBlock | None:
     """Find the candidates of one block of query rows, in host memory on the calling thread.
 
     Returns:
@@ -88,7 +88,7 @@ def scan_cpu(queries: Queries, first_row: int, keys: Keys, limits: ScanLimits) -
     for piece, count in zip(pieces, counts, strict=True):
         _place(*piece, count, places, *joined)
     by_row, all_columns, all_scores = map(torch.from_numpy, (counts.sum(0), *joined))
-    return Block(first_row, by_row, all_columns, all_scores, certain)
+    return EdgeBlock(first_row, by_row, all_columns, all_scores, certain)
 
 
 def _as_bits(value: float, dtype: torch.dtype) -> int:

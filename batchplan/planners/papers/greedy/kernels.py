@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-class Pairs:
+class Logits:
     """All rows in host memory, and their logits in float64.
 
     Attributes:
@@ -93,7 +93,7 @@ class Bins:
         size: rows of each open bin.
     """
 
-    def __init__(self, pairs: Pairs, batch_size: int) -> None:
+    def __init__(self, pairs: Logits, batch_size: int) -> None:
         n = len(pairs.own)
         self.pairs = pairs
         self.capacities = np.diff(np.append(np.arange(0, n, batch_size), n))

@@ -15,7 +15,7 @@ from batchplan.planners.common.draft import Draft
 from batchplan.planners.papers.greedy.kernels import (
     Bins,
     Ints,
-    Pairs,
+    Logits,
     first_best,
     losses_of_bins,
 )
@@ -119,7 +119,7 @@ def _begin(
     runtime.require_memory(need, what, "plan fewer rows at a time")
     with runtime.stage("read rows"):
         bins = Bins(
-            Pairs(embeddings, options.similarity, options.temperature), options.rows_per_batch
+            Logits(embeddings, options.similarity, options.temperature), options.rows_per_batch
         )
     places: list[Ints] = []
     for size in range(max(1, round(options.random_fraction * options.rows_per_batch))):

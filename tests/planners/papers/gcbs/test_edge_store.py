@@ -8,19 +8,19 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchplan.planners.papers.gcbs import candidates
-from batchplan.planners.papers.gcbs.candidates import (
-    Candidates,
+from batchplan.planners.papers.gcbs import edge_store
+from batchplan.planners.papers.gcbs.edge_store import (
+    EdgeStore,
     _cut_numpy,
     _cut_torch,
     kth_largest,
 )
-from batchplan.planners.papers.gcbs.scan import Block
+from batchplan.planners.papers.gcbs.scan import EdgeBlock
 
 
 def cut_in_parts(*store):
     """As on a device, a few scores at a time."""
-    with mock.patch.object(candidates, "_AT_ONCE", 3):
+    with mock.patch.object(edge_store, "_AT_ONCE", 3):
         return _cut_torch(*store)
 
 
@@ -59,11 +59,11 @@ def test_cut(cut, problem):
 def block(first_row, scores, certain=0):
     counts = torch.tensor([len(row) for row in scores])
     flat = torch.tensor([score for row in scores for score in row])
-    return Block(first_row, counts, torch.arange(len(flat), dtype=torch.int32), flat, certain)
+    return EdgeBlock(first_row, counts, torch.arange(len(flat), dtype=torch.int32), flat, certain)
 
 
 def test_fills_up_and_is_cut_again():
-    store = Candidates(4, 5, torch.int32, torch.device("cpu"))
+    store = EdgeStore(4, 5, torch.int32, torch.device("cpu"))
     assert store.add(block(0, [[3.0, 1.0], [2.0]]))
     assert not store.add(block(2, [[9.0, 9.0, 9.0]]))  # no room: nothing of it is stored
     assert store.stored == 3
@@ -79,7 +79,7 @@ def test_fills_up_and_is_cut_again():
 
 
 def test_ties_of_later_rows_lose():
-    store = Candidates(3, 9, torch.int32, torch.device("cpu"))
+    store = EdgeStore(3, 9, torch.int32, torch.device("cpu"))
     store.add(block(0, [[1.0, 1.0], [1.0, 2.0], [1.0, 2.0]]))
     assert store.cut(3) == 1.0
     assert store.finish(False)[0].tolist() == [0, 1, 2, 3]
@@ -93,7 +93,7 @@ def test_kth_largest(values):
 
 
 def test_a_row_may_come_in_several_blocks():
-    store = Candidates(2, 9, torch.int32, torch.device("cpu"))
+    store = EdgeStore(2, 9, torch.int32, torch.device("cpu"))
     store.add(block(0, [[3.0]]))
     store.add(block(0, [[1.0, 2.0], [4.0]]))
     assert store.room == 5

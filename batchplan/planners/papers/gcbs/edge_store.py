@@ -4,12 +4,12 @@ import numpy as np
 import torch
 
 from batchplan.kernels import njit
-from batchplan.planners.papers.gcbs.scan import Block
+from batchplan.planners.papers.gcbs.scan import EdgeBlock
 
 _AT_ONCE = 1 << 24  # scores that a device sifts at a time, some 30 bytes each
 
 
-class Candidates:
+class EdgeStore:
     """A bounded store of candidate edges, filled block by block in the order of the rows.
 
     Attributes:
@@ -35,7 +35,7 @@ class Candidates:
         """How many more candidates fit."""
         return self._scores.numel() - self.stored
 
-    def add(self, block: Block) -> bool:
+    def add(self, block: EdgeBlock) -> bool:
         """Store a block; False if it does not fit. A row may come in several blocks."""
         stop = self.stored + block.columns.numel()
         if stop > self._columns.numel():

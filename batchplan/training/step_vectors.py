@@ -19,7 +19,7 @@ from batchplan.typing import Int64Array
 if TYPE_CHECKING:
     import torch  # on use below, since samplers need only NumPy
 
-Recorded = tuple[Int64Array, Sequence[NDArray[np.float16]]]  # rows (n,), and sides (n, d)
+Step = tuple[Int64Array, Sequence[NDArray[np.float16]]]  # rows (n,), and sides (n, d)
 
 _LATE = 2  # steps whose copies from a GPU may be under way
 
@@ -34,7 +34,7 @@ class StepVectors:
 
     def __init__(self, num_rows: int, *, cosine: bool = False) -> None:
         self._num_rows, self._cosine = num_rows, cosine
-        self._kept: list[Recorded] = []
+        self._kept: list[Step] = []
         self._count = 0  # rows of `_kept`
         self._copies: deque[tuple[torch.cuda.Event, Any, list[torch.Tensor]]] = deque()
 
@@ -57,7 +57,7 @@ class StepVectors:
         self._copies.append((event, rows, sides))
         self._settle(_LATE)
 
-    def take(self) -> list[Recorded]:
+    def take(self) -> list[Step]:
         """Return the rows and vectors of each step since the last call."""
         self._settle(0)
         kept, self._kept, self._count = self._kept, [], 0
@@ -154,7 +154,7 @@ def half(side: Any) -> torch.Tensor:
     return side.detach().to(torch.float16).to("cpu", non_blocking=True)
 
 
-def save_part(path: Path, steps: Sequence[Recorded]) -> None:
+def save_part(path: Path, steps: Sequence[Step]) -> None:
     """Save rows and their vectors as one array with the fields ``row`` and `side_names`.
 
     Args:

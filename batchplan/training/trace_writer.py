@@ -17,7 +17,7 @@ from batchplan.training.rows import take_rows
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
-class Trace:
+class TraceWriter:
     """Writes ``trace.RANK.jsonl`` in a folder, one line per step; see `Recorder`."""
 
     @checked

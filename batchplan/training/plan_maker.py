@@ -29,7 +29,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(kw_only=True)
-class EpochPlanner:
+class PlanMaker:
     """Makes and saves the plans of a run, in the process of rank 0 or in one that plans for it.
 
     Args:
