@@ -95,7 +95,7 @@ def test_data_frames(results):
     assert batches == plan.to_dict()["batches"] == [batch.tolist() for batch in plan]
     figures = evaluation.to_pandas().set_index("figure")
     assert figures.loc["loss_train", "value"] == evaluation.loss_train
-    assert figures.loc["guard.gap_reduction", "value"] == evaluation.guard.gap_reduction
+    assert figures.loc["hardness", "value"] == evaluation.hardness
     assert set(figures["standard_error"]) == {0.0}
     assert figures["value"].dtype == np.float64
     plans = comparison.to_pandas()

@@ -313,8 +313,8 @@ def _gain_facts(summary: dict[str, Any], num_rows: int) -> Iterator[tuple[str, s
     if gain["limited"]:
         yield (
             "guard",
-            f"{plan['broken_share']:.1%} of in-batch pairs too similar "
-            f"(random {random['broken_share']:.1%})",
+            f"{plan['false_negatives']:.1%} of in-batch pairs too similar "
+            f"(random {random['false_negatives']:.1%})",
         )
-        if random["broken_share"] > MUCH_EXCLUDED:
-            yield "warning", excludes_much(random["broken_share"], num_rows)
+        if random["false_negatives"] > MUCH_EXCLUDED:
+            yield "warning", excludes_much(random["false_negatives"], num_rows)

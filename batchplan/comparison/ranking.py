@@ -10,7 +10,7 @@ from batchplan.comparison.settings import Setting
 from batchplan.notebooks import figures, frame, table
 from batchplan.quality import Evaluation
 from batchplan.quality.guard.limits import limit_in_words
-from batchplan.quality.metrics import columns, headline
+from batchplan.quality.metrics import columns
 from batchplan.quality.verdict import Choice, choose, verdict_on
 from batchplan.runtime import format_bytes
 
@@ -35,18 +35,13 @@ class Comparison:
     """Plans, best first, and the planners that failed.
 
     Attributes:
-        plans: in the order of the headline (see `batchplan.quality.metrics`), ties by name. One
+        plans: hardest first (see `Evaluation.hardness`), ties by name. One
             guard judges all plans.
         failures: in the order of the settings.
     """
 
     plans: list[Ranked]
     failures: list[tuple[Setting, Failure]]
-
-    @property
-    def ranked_by(self) -> str | None:
-        """The name in docs/metrics.md of the number by which the plans are ranked."""
-        return headline(self.plans[0].evaluation.to_dict()).name if self.plans else None
 
     @property
     def choice(self) -> Choice:
@@ -59,7 +54,6 @@ class Comparison:
         """The comparison as JSON values, of which only ``cost`` differs between runs."""
         best, sentence, guard = self.choice
         return {
-            "ranked_by": self.ranked_by,
             "guard": guard,
             "train_on": None if best is None else self.plans[best].setting.name,
             "verdict": sentence,

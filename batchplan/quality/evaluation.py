@@ -72,12 +72,14 @@ class GuardReport:
             row. It is no judge then: verdicts and rankings count all pairs, and `batchplan plan`
             leaves the guard out.
         pairs: unordered pairs {i, j} of two rows of a batch, in all batches.
-        broken, broken_share: those that break the guard; the share is None without pairs.
-        broken_share_random: its expectation for random batches.
+        broken: those that break the guard.
+        false_negatives: their share; None without pairs.
+        false_negatives_random: its expectation for random batches.
         by: the broken pairs by reason; a pair may have several.
         rows_affected: distinct rows of the broken pairs.
-        loss_train, loss_global, loss_random, gap, gap_reduction: as in `Evaluation`, over the
-            positives and the allowed pairs only. Own mined negatives count.
+        loss_train, loss_global, loss_random, gap: as in `Evaluation`, over the positives and the
+            allowed pairs only. Own mined negatives count.
+        hardness: the gap reduction over these.
         mined: None without mined negatives.
     """
 
@@ -90,15 +92,15 @@ class GuardReport:
     limit_from: LimitSource
     pairs: int
     broken: int
-    broken_share: float | None
-    broken_share_random: float
+    false_negatives: float | None
+    false_negatives_random: float
     by: dict[str, int]
     rows_affected: int
     loss_train: float
     loss_global: float
     loss_random: float
     gap: float
-    gap_reduction: float
+    hardness: float
     mined: MinedReport | None = None
 
 
@@ -158,15 +160,30 @@ class Evaluation:
         rejected = self.guard is not None and self.guard.limit_from == "rejected"
         return None if rejected else self.guard
 
+    @property
+    def hardness(self) -> float:
+        """The share of the gap between random batches and all rows that the plan closes, among true
+        negatives; among all if no guard judges."""
+        return self.gap_reduction if self.judge is None else self.judge.hardness
+
+    @property
+    def false_negatives(self) -> float | None:
+        """The share of the in-batch pairs that are likely false negatives; None if no guard
+        judges."""
+        return None if self.judge is None else self.judge.false_negatives
+
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as JSON values; those of the sample only if there is one."""
         document = asdict(self)
         computed = document.pop("computed")
-        if self.guard is not None and self.guard.mined is None:
-            del document["guard"]["mined"]
+        if self.guard is not None:
+            del document["guard"]["hardness"], document["guard"]["false_negatives"]
+            if self.guard.mined is None:
+                del document["guard"]["mined"]
         if self.sample is None:
             del document["sample"], document["standard_errors"]
-        return {**document, **computed}
+        judged = {"hardness": self.hardness, "false_negatives": self.false_negatives}
+        return {**document, **computed, **judged}
 
     def to_pandas(self) -> Any:
         """A ``pandas.DataFrame`` with a row for each number of `to_dict`: ``figure``, its dotted

@@ -33,13 +33,13 @@ class Batches:
         objective: the loss less the penalties, in nats a row.
         loss: over allowed pairs, the mean of both directions, in nats a row.
         loss_error: its standard error, as if rows were independent.
-        broken_share: of the pairs, those that break the guard.
+        false_negatives: of the pairs, those that break the guard.
     """
 
     objective: float
     loss: float
     loss_error: float
-    broken_share: float
+    false_negatives: float
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,9 @@ def guard_report(
     plan, sample = measured.plan, measured.sample
     figures, errors = loss_figures(measured, "allowed", measured.random_allowed)
     n, broken = sample.num_rows, measured.outside[0].broken
-    errors["broken_share_random"] = sample.standard_error(broken / (n - 1))
+    figures["hardness"] = figures.pop("gap_reduction")
+    hardness_error = errors.pop("gap_reduction")
+    errors["false_negatives_random"] = sample.standard_error(broken / (n - 1))
     within = pairs_within(plan.batch_offsets)
     # Two places of a random batch hold any two distinct rows with equal probability.
     excluded = sample.total(broken) / (n * (n - 1))
@@ -59,14 +61,15 @@ def guard_report(
         limit_from=limit_from,
         pairs=within,
         broken=in_plan,
-        broken_share=in_plan / within if within else None,
-        broken_share_random=excluded,
+        false_negatives=in_plan / within if within else None,
+        false_negatives_random=excluded,
         by=by,
         rows_affected=int(breaks.affected.sum()),
         **figures,
         mined=None if mined is None else replace(mined, broken=by_negative),
     )
-    return report, {f"guard.{name}": error for name, error in errors.items()}
+    errors = {f"guard.{name}": error for name, error in errors.items()}
+    return report, {**errors, "hardness": hardness_error}
 
 
 def false_mined(pairs: Pairs) -> MinedReport | None:

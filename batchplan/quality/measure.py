@@ -169,7 +169,8 @@ def _evaluation(
     plan, sampled = measured.plan, measured.sample.rows
     recalls = _recalls(measured)
     figures, of_losses = losses(measured)
-    errors |= of_losses | {f"hard_negative_recall.{m}": error for m, (_, error) in recalls.items()}
+    errors |= of_losses | {"hardness": errors.get("hardness", of_losses["gap_reduction"])}
+    errors |= {f"hard_negative_recall.{m}": error for m, (_, error) in recalls.items()}
     computed: dict[str, float | None] = {}
     for name, metric in METRICS.items():
         if metric.compute:

@@ -12,10 +12,6 @@ from batchplan.quality import bounds
 from batchplan.quality.losses.distribution import PERCENTS
 from batchplan.quality.measured import Estimate, Measured
 
-#: The metric that plans are ranked and judged by: the one that predicts training best.
-HEADLINE = "guard.gap_reduction"
-ALL_PAIRS = "gap_reduction"  # used if there is no guard
-
 
 class Column(NamedTuple):
     """A metric as a column of a table that has a line for each plan.
@@ -24,13 +20,11 @@ class Column(NamedTuple):
         head: a word or two.
         text: a cell, as `Metric.format`.
         random: the cell of random batches, in the same form; empty if it was not measured.
-        words: what follows the cell in a sentence; only a headline needs any.
     """
 
     head: str
     text: str
     random: str = ""
-    words: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,31 +52,21 @@ class Metric:
     column: Column | None = None
 
 
-def headline(evaluation: Mapping[str, Any]) -> Metric:
-    """Return the metric that judges the plan: `HEADLINE`, or that of all pairs if no guard does
-    (see `Evaluation.judge`)."""
-    measured = value_of(evaluation, HEADLINE) is not None
-    rejected = measured and evaluation["guard"]["limit_from"] == "rejected"
-    return METRICS[HEADLINE if measured and not rejected else ALL_PAIRS]
-
-
 def columns(evaluation: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     """Return the cells of a plan and of random batches, by the heads of their columns.
 
-    The first two columns are the headline and the likely false negatives.
+    The first two columns are the hardness and, if a guard judges, the likely false negatives.
     """
-    first = headline(evaluation).name, "guard.broken_share"
-    shown = (METRICS[name] for name in dict.fromkeys((*first, *METRICS)))
     return {
         metric.column.head: cells(evaluation, metric)
-        for metric in shown
-        if metric.column and _measured(evaluation, metric)
+        for metric in METRICS.values()
+        if metric.column and value_of(evaluation, metric.name) is not None
     }
 
 
 def cells(evaluation: Mapping[str, Any], metric: Metric) -> tuple[str, str]:
     """Return the cells of a plan and of random batches in the column of a metric."""
-    _, text, random, _ = metric.column or Column("", metric.format)
+    _, text, random = metric.column or Column("", metric.format)
     own = [metric.name]
     return _TEXT.vformat(text, own, evaluation), _TEXT.vformat(random, own, evaluation)
 
@@ -180,6 +164,12 @@ _PERCENTILES = "  ".join(f"{p}%: {{similarity_percentiles.{p}:.3f}}" for p in PE
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in [
+        Metric("hardness", "hardness", "higher", "{:z.1%} of the gap is closed",
+               "the gap reduction among true negatives; among all if no guard judges",
+               column=Column("hardness", "{:z.1%}", "0.0%")),
+        Metric("false_negatives", "", "lower", "{:share}",
+               "share of the pairs of a batch that are likely false negatives",
+               column=Column("false negatives", "{:.2%}", "{guard.false_negatives_random:.2%}")),
         Metric("loss_train", "loss", "higher", "{:.4f}", "mean loss in the batches, in nats",
                column=Column("loss", "{:.4f}", "{loss_random:.4f}")),
         Metric("loss_random", "loss, random batches", None, "{:.4f}", "the same without a plan"),
@@ -195,8 +185,7 @@ METRICS: dict[str, Metric] = {
         Metric("gap_reduction", "gap reduction, all pairs", "higher",
                "{:z.1%} of the gap of random batches",
                "share of the gap between random batches and all rows that the plan closes",
-               column=Column("reduction", "{:z.1%}", "0.0%",
-                             "of the gap is closed among all negatives")),
+               column=Column("reduction", "{:z.1%}", "0.0%")),
         Metric("random_z", "against random", "higher",
                "z = {:+.1f} (standard deviation {loss_random_std:.4f})",
                "standard deviations of random plans above their mean loss"),
@@ -230,11 +219,9 @@ METRICS: dict[str, Metric] = {
         Metric("similarity_percentiles.50", "in-batch similarity", None, _PERCENTILES,
                "percentiles of the similarities of all negatives"),
         Metric("guard.broken", "pairs that break the guard", "lower",
-               "{:,} of {guard.pairs:,} ({guard.broken_share:share}, "
-               "{guard.broken_share_random:share} at random)",
+               "{:,} of {guard.pairs:,} ({false_negatives:share}, "
+               "{guard.false_negatives_random:share} at random)",
                "pairs of a batch that are likely false negatives"),
-        Metric("guard.broken_share", "", "lower", "{:share}", "share of such pairs",
-               column=Column("broken", "{:.2%}", "{guard.broken_share_random:.2%}")),
         Metric("guard.rows_affected", "why they break it", "lower",
                "{guard.by.similarity:,} by similarity, {guard.by.group:,} by group, "
                "{guard.by.duplicate:,} by duplicate; {:,} rows",
@@ -246,12 +233,9 @@ METRICS: dict[str, Metric] = {
                "{:,} of {guard.mined.negatives:,}, in {guard.mined.rows_affected:,} rows: too "
                "similar to their own anchor",
                "mined negatives that are likely positives of their own row"),
-        Metric("guard.loss_train", "", "higher", "{:.4f}", "loss without such pairs"),
+        Metric("guard.loss_train", "loss, without them", "higher", "{:.4f}",
+               "loss without such pairs"),
         Metric("guard.gap", "", "lower", "{:z.4f}", "gap without such pairs"),
-        Metric("guard.gap_reduction", "gap reduction, without them", "higher",
-               "{:z.1%} (loss {guard.loss_train:.4f})", "the gap reduction over all other pairs",
-               column=Column("allowed", "{:z.1%}", "0.0%",
-                             "of the gap is closed among true negatives")),
         Metric("coverage.rows_seen", "rows in the plan", "higher",
                "{:,} ({coverage.share_seen:.1%}), {coverage.repeats:,} repeats, none more than "
                "{coverage.most_repeated:,} times", "distinct rows of the epoch"),

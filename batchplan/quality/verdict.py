@@ -12,7 +12,7 @@ from batchplan.quality.coverage import Coverage, coverage
 from batchplan.quality.evaluation import Evaluation, GuardReport
 from batchplan.quality.gain import Gain
 from batchplan.quality.guard.limits import limit_in_words
-from batchplan.quality.metrics import cells, headline, percent, value_of
+from batchplan.quality.metrics import METRICS, cells, percent
 
 _RISKY = 2.0  # times as many likely false negatives as in random batches
 _FEW = 0.025  # of the pairs: the default guard left up to 2.1%, no guard 2.8% and more
@@ -120,27 +120,22 @@ def sentence_on(plan: Plan, gain: Gain) -> str:
     words = "nats above that of random batches" + " among true negatives" * gain.limited
     noise = hypot(gain.plan.loss_error, random.loss_error)
     hard = Aspect("hardness", f"its loss is {above:.2g}", words, is_harder(above, noise))
-    risk = _risk_of(*([gain.plan.broken_share, random.broken_share] if gain.limited else [None, 0]))
+    risk = _risk_of(
+        *([gain.plan.false_negatives, random.false_negatives] if gain.limited else [None, 0])
+    )
     occur = _coverage(plan.metadata.partitions_rows, coverage(plan.rows, plan.metadata.num_rows))
-    return _sentence(hard, risk, occur, gain.plan.broken_share > random.broken_share)
+    return _sentence(hard, risk, occur, gain.plan.false_negatives > random.false_negatives)
 
 
 def ranking(evaluations: Sequence[Evaluation]) -> list[int]:
-    """Return the places of plans, best first by the headline; ties keep their order."""
-
-    def key(at: int) -> tuple[bool, float]:
-        document = evaluations[at].to_dict()
-        metric = headline(document)
-        value = value_of(document, metric.name)
-        return value is None, (value or 0.0) * (-1 if metric.better == "higher" else 1)
-
-    return sorted(range(len(evaluations)), key=key)
+    """Return the places of plans, hardest first; ties keep their order."""
+    return sorted(range(len(evaluations)), key=lambda at: -evaluations[at].hardness)
 
 
 def choose(
     names: Sequence[str], limits: Sequence[str], evaluations: Sequence[Evaluation]
 ) -> Choice:
-    """Choose the plan to train on: the best by the headline whose verdict is to train.
+    """Choose the plan to train on: the hardest whose verdict is to train.
 
     Args:
         names: of the plans, as the sentences call them.
@@ -174,7 +169,7 @@ def guard_in_words(guard: GuardReport | None) -> str:
     if not (limit := limit_in_words(vars(guard))):
         return "groups and equal rows only"
     if guard.limit_from == "rejected":
-        excluded = percent(guard.broken_share_random)
+        excluded = percent(guard.false_negatives_random)
         return f"none, all pairs count, since the default would exclude {excluded} of all rows"
     whose = {"options": "", "plans": ", as planned", "default": ", the default"}[guard.limit_from]
     return limit + " by the reference" * (guard.reference is not None) + whose
@@ -195,9 +190,8 @@ def _judge(names: Sequence[str], limits: Sequence[str], guard: GuardReport | Non
 def _deciding(evaluation: Evaluation) -> tuple[Aspect, Aspect, Aspect, bool]:
     """Return hardness, false negatives and coverage, and whether the share of false negatives is
     above that of random batches."""
-    judge = evaluation.judge
-    share = None if judge is None else judge.broken_share
-    random = 0.0 if judge is None else judge.broken_share_random
+    share, judge = evaluation.false_negatives, evaluation.judge
+    random = 0.0 if judge is None else judge.false_negatives_random
     occur = _coverage(evaluation.partitions_rows, evaluation.coverage)
     return _hardness(evaluation), _risk_of(share, random), occur, (share or 0.0) > random
 
@@ -218,12 +212,11 @@ def _reasons(hard: Aspect, risk: Aspect, occur: Aspect, riskier: bool) -> str:
 
 def _hardness(evaluation: Evaluation) -> Aspect:
     document = evaluation.to_dict()
-    metric = headline(document)
-    figure, random = cells(document, metric)
-    words = metric.column.words if metric.column else metric.label
+    figure, random = cells(document, METRICS["hardness"])
     which = evaluation.judge or evaluation
     above = which.loss_train - which.loss_random
-    said = f"{words} (random {random})" if random else words
+    among = "all" if evaluation.judge is None else "true"
+    said = f"of the gap is closed among {among} negatives (random {random})"
     return Aspect("hardness", figure, said, is_harder(above, evaluation.loss_random_std))
 
 
@@ -253,7 +246,7 @@ def _warnings(evaluation: Evaluation, risk: Aspect) -> Iterator[str]:
     yield from unlike_planned(guard)
     excluded = 0.0
     if guard is not None and guard.limit_from in ("options", "plans"):  # others exclude no rows
-        excluded = guard.broken_share_random
+        excluded = guard.false_negatives_random
     if excluded > MUCH_EXCLUDED:
         yield excludes_much(excluded, evaluation.num_rows)
     if not evaluation.fresh:

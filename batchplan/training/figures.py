@@ -14,7 +14,7 @@ from batchplan.runtime import Runtime
 
 MEASURED = "gain", "false_negatives", "beaten_positives"
 
-_RANDOM = "random_false_negatives"
+_RANDOM = "false_negatives_random"
 _ROWS = 1024  # that are measured: some hundredths of a second, and two digits
 _STREAM = int.from_bytes(b"figures")
 
@@ -33,7 +33,7 @@ def measured(
     Returns:
         ``gain``, the loss in the batches less that in random batches, in nats, over pairs that
         are no likely false negatives. ``false_negatives``, the share of the in-batch pairs that
-        are, and ``random_false_negatives``, that in random batches. ``beaten_positives``, the share
+        are, and ``false_negatives_random``, that in random batches. ``beaten_positives``, the share
         of random negatives that are more similar than the own pair.
 
     Raises:
@@ -60,9 +60,9 @@ def measured(
     beaten = int((scores > scores.diagonal()[:, None]).sum())
     return {
         "gain": gain.plan.objective - gain.random.objective,
-        "false_negatives": gain.plan.broken_share,
+        "false_negatives": gain.plan.false_negatives,
         "beaten_positives": beaten / (count * (count - 1)),
-        _RANDOM: gain.random.broken_share,
+        _RANDOM: gain.random.false_negatives,
     }
 
 

@@ -25,6 +25,6 @@ for ((epoch = 0; epoch < epochs; epoch++)); do
   batchplan partition "${embeddings[@]}" --batch-size 64 --seed "$epoch" --output "$plan" \
     --force --quiet
   batchplan check "$plan" "${embeddings[@]}" --relative-margin 0.1 \
-    --fail-under guard.gap_reduction=0.02 --fail-over guard.broken_share=0.05
+    --fail-under hardness=0.02 --fail-over false_negatives=0.05
   python "$here/train_epoch.py" "$pairs" "$plan" "$checkpoint" "$following"
 done

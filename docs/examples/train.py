@@ -85,9 +85,9 @@ def plan_epoch(model, dataset, epoch):
     )
     found = batchplan.evaluate(
         plan, embeddings, temperature=TEMPERATURE, relative_margin=0.1, random_trials=4
-    ).guard
-    if found.gap_reduction < LEAST_GAIN:
-        raise SystemExit(f"epoch {epoch}: the plan gains {found.gap_reduction:.1%}, look at it")
+    )
+    if found.hardness < LEAST_GAIN:
+        raise SystemExit(f"epoch {epoch}: the plan gains {found.hardness:.1%}, look at it")
     return plan
 
 

@@ -73,7 +73,7 @@ def test_false_negatives_by_their_columns(parquet, npy, check, done):
     pq.write_table(pa.table({"kind": [i % 2 for i in range(48)]}), "kinds.parquet")
     done("random", parquet, "-b", 8, "-q")
     columns = ["--group-column", "kind", "--label-table", "kinds.parquet"]
-    gates = ["--fail-over", "guard.broken_share=1", "--fail-over", "guard.rows_affected=1"]
+    gates = ["--fail-over", "false_negatives=1", "--fail-over", "guard.rows_affected=1"]
     status, shown, _ = check("plan.npy", parquet, *columns, *gates, "--format", "json")
     assert (status, [gate["passed"] for gate in json.loads(shown)["gates"]]) == (1, [True, False])
 
@@ -211,7 +211,7 @@ def test_usage(planned, arguments, part, check, snapshot):
     [
         (
             ["--fail-under", "speed=1"],
-            "got 'speed=1', expected METRIC=VALUE, a finite number for one of loss_train, ",
+            "got 'speed=1', expected METRIC=VALUE, a finite number such as 0.2 or 20% for one of ",
         ),
         (["--fail-under", "gap"], "expected METRIC=VALUE"),
         (["--no-guard", "--fail-over", "guard.broken=0"], "which option it needs"),
@@ -237,8 +237,8 @@ def test_a_baseline_is_replaced_only_by_force(planned, check, refused):
 def test_an_undefined_metric_is_not_judged(planned, check, refused):
     Plan(np.arange(48), np.arange(49), Plan.load("plan.npy").metadata).save("alone.parquet")
     few = ["alone.parquet", *planned[1:]]
-    gates = ["--fail-over", "gap=9", "--fail-over", "guard.broken_share=9"]
-    refused("check", *few, *gates, parts=["guard.broken_share is undefined for this plan"])
+    gates = ["--fail-over", "gap=9", "--fail-over", "false_negatives=9"]
+    refused("check", *few, *gates, parts=["false_negatives is undefined for this plan"])
     assert check(*few, *gates[:2])[0] == 0
 
 

@@ -19,12 +19,12 @@ KEYS = """
     gap loss_random loss_random_std random_z gap_random gap_reduction loss_oracle oracle_share
     hard_negative_recall positive_probability similarity_percentiles similarity_histogram
     guard coverage fresh bound_36 bound_37 qap_objective bottleneck edge_recall bandwidth
-    positive_probability_random positive_probability_global verdict
+    positive_probability_random positive_probability_global hardness false_negatives verdict
 """.split()  # noqa: SIM905
 GUARD_KEYS = """
     reference planned_reference without_groups relative_margin absolute_margin max_score limit_from
-    pairs broken broken_share broken_share_random by rows_affected loss_train loss_global
-    loss_random gap gap_reduction
+    pairs broken false_negatives_random by rows_affected loss_train loss_global
+    loss_random gap
 """.split()  # noqa: SIM905
 COVERAGE_KEYS = ["rows_seen", "rows_never_seen", "share_seen", "repeats", "most_repeated"]
 
@@ -66,10 +66,11 @@ def test_evaluate_prints_a_table(planned, done):
         "probability of the positive ",
         "in-batch similarity ",
         "pairs that break the guard ",
-        "gap reduction, without them ",
+        "loss, without them ",
+        "hardness ",
         "each row once ",
     ):
-        assert sum(line.startswith(name) for line in lines[1:]) == 1, name
+        assert sum(line.startswith(name) for line in lines) == 1, name
     short = done("evaluate", *planned).stdout
     assert short.partition("\n\n")[0] == result.stdout.partition("\n\n")[0]
     assert short.endswith("--all shows all figures.\n")
@@ -85,7 +86,7 @@ def test_evaluate_starts_with_the_verdict(planned, done):
     document = json.loads(done("evaluate", *planned, "--json").stdout)
     guard, said = document["guard"], document["verdict"]
     assert first[0] == f"verdict          {said['sentence']}"
-    assert f"{guard['gap_reduction']:z.1%} of the gap" in said["sentence"]
+    assert f"{document['hardness']:z.1%} of the gap" in said["sentence"]
     assert (guard["relative_margin"], guard["limit_from"]) == (0.1, "default")
     assert said["guard"] == "relative margin 0.1, the default"
 
@@ -145,8 +146,9 @@ def test_evaluate_counts_false_negatives(npy, done):
         document = json.loads(done(*given, "--group-column", column, "--json").stdout)
         found = document["guard"]
         assert found["by"] == {"similarity": 0, "group": pairs, "duplicate": 0}
-        assert (found["pairs"], found["broken_share"]) == (264, pytest.approx(pairs / 264))
-        assert found["broken_share_random"] == pytest.approx(pairs / (48 * 47 / 2))
+        assert found["pairs"] == 264
+        assert document["false_negatives"] == pytest.approx(pairs / 264)
+        assert found["false_negatives_random"] == pytest.approx(pairs / (48 * 47 / 2))
     shown = done(*given, "--group-column", "kind", "--all").stdout
     assert "48 of 264 (18.2%, 4.26% at random)" in shown
 
@@ -176,10 +178,10 @@ def test_evaluate_with_a_guard(planned, done):
     same = evaluate(Plan.load("plan.npy"), embeddings, relative_margin=0.1, groups=groups)
     assert found == same.to_dict()["guard"]
     lines = done(*given, "--all").stdout.partition("\n\n")[2].splitlines()
-    broken, why, reduction = (" ".join(line.split()) for line in lines[-4:-1])
+    broken, why, loss = (" ".join(line.split()) for line in lines[-4:-1])
     assert broken.startswith(f"pairs that break the guard {found['broken']} of 168 (")
     assert why.startswith(f"why they break it {found['by']['similarity']} by similarity")
-    assert reduction.startswith(f"gap reduction, without them {found['gap_reduction']:z.1%} ")
+    assert loss == f"loss, without them {found['loss_train']:.4f}"
     assert all(len(line) < 120 for line in lines)
 
 

@@ -60,8 +60,8 @@ def test_shards_of_two_sides_and_what_evaluate_says_of_them(npy, done):
         f"{found['loss_train']:.4f}",
         f"{found['loss_random']:.4f}",
         f"{found['gap_reduction']:z.1%}",
-        f"{guard['broken']:,} of {guard['pairs']:,} ({percent(guard['broken_share'])}, "
-        f"{percent(guard['broken_share_random'])} at random)",
+        f"{guard['broken']:,} of {guard['pairs']:,} ({percent(found['false_negatives'])}, "
+        f"{percent(guard['false_negatives_random'])} at random)",
     ):
         assert f">{number}" in text
 

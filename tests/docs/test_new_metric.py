@@ -20,7 +20,7 @@ from .blocks import ROOT, add_module, blocks_under
 PAGE = ROOT / "docs" / "extending.md"
 NAME = "batchplan.quality.beaten"
 INPUT = str(ROOT / "sample_data" / "pairs.parquet")
-FEW = ["--random-trials", "2", "-q"]
+FEW = ["--random-trials", "2"]
 
 
 @pytest.fixture(autouse=True)

@@ -173,7 +173,7 @@ def test_the_guard_of_the_first_plan(embeddings):
     options = {"mega_batches": 2, "guard": False, "device": "cpu"}
     plan = batchplan.plan(embeddings, planner="partition", **options)
     guard = batchplan.evaluate(plan, embeddings, relative_margin=0.1, device="cpu").guard
-    assert 100 * guard.broken_share == pytest.approx(told, abs=0.2)
+    assert 100 * guard.false_negatives == pytest.approx(told, abs=0.2)
 
 
 def test_rows_of_zeros_are_refused_by_all_that_compare_rows():

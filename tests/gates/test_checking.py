@@ -32,11 +32,11 @@ def plan(embeddings):
 def test_judged_by_what_evaluate_measures(embeddings, plan):
     groups = np.arange(96) % 5
     found = batchplan.evaluate(plan, embeddings, random_trials=3, seed=4, groups=groups)
-    reduction, share = found.gap_reduction, found.guard.broken_share
+    reduction, share = found.gap_reduction, found.guard.false_negatives
     gates = [
         fail_under(f"gap_reduction={reduction!r}"),
         fail_under(f"gap_reduction={float(np.nextafter(reduction, 1))!r}"),
-        fail_over(f"guard.broken_share={share!r}"),
+        fail_over(f"false_negatives={share!r}"),
     ]
     facts = RowFacts(groups, "kind")
     judgement, measured = check_plan(plan, embeddings, facts, gates, OPTIONS, CPU, name="p")

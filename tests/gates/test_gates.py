@@ -25,7 +25,7 @@ HIGHER = {
     "bottleneck",
     "edge_recall",
     "guard.loss_train",
-    "guard.gap_reduction",
+    "hardness",
     "coverage.rows_seen",
     "coverage.share_seen",
 }
@@ -125,7 +125,7 @@ def test_a_gate_that_fails_in_a_late_digit_says_so():
 def test_refused_gates(make, text):
     number = "a finite number such as 0.2 or 20%"
     expected = "a tolerance of 0 or more such as 2%" if make is fail_regress else number
-    part = f"got {text!r}, expected METRIC=VALUE, {expected} for one of loss_train, gap, "
+    part = f"got {text!r}, expected METRIC=VALUE, {expected} for one of hardness, false_negatives, "
     with pytest.raises(InputError, match=re.escape(part)):
         make(text)
 

@@ -210,7 +210,7 @@ def test_the_summary_judges_by_it(tmp_path, reference, more):
     out = tmp_path / "plan.npz"
     made = run("partition", x, "--pair", y, *more, "-b", 8, "-o", out, "--json")
     assert made.exit_code == 0, made.output
-    plan, share = Plan.load(out), json.loads(made.stdout)["gain"]["plan"]["broken_share"]
+    plan, share = Plan.load(out), json.loads(made.stdout)["gain"]["plan"]["false_negatives"]
     pairs = 12 * 8 * 7 // 2
     assert share == broken(reference[1], plan, 0.1) / pairs
     assert share != broken(sides(12, 0), plan, 0.1) / pairs
@@ -228,7 +228,7 @@ def test_measures_say_when_it_is_missing(tmp_path, more):
     right = facts(run("evaluate", out, *data, *more))
     assert right["guard"] == "relative margin 0.1 by the reference, as planned"
     assert "name it again" not in right.get("warning", "")
-    gate = ["--fail-over", "guard.broken_share=1"]
+    gate = ["--fail-over", "false_negatives=1"]
     assert "name it again with --reference" in run("check", out, *data, *gate).output
     assert "name it again" not in run("check", out, *data, *gate, *more).output
     page = tmp_path / "page.html"

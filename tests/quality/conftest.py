@@ -177,6 +177,8 @@ def brute_force(plan, embeddings, *, temperature, similarity, random_trials, see
         "bandwidth": bandwidth,
         "positive_probability_random": mean["positive_probability_random"],
         "positive_probability_global": mean["positive_probability_global"],
+        "hardness": 1 - mean["gap"] / gap_random,
+        "false_negatives": None,
     }
 
 
@@ -373,15 +375,15 @@ def guard_report(
         "limit_from": limit_from,
         "pairs": len(pairs),
         "broken": count,
-        "broken_share": count / len(pairs) if pairs else None,
-        "broken_share_random": float(broken.sum() / (n * (n - 1))),
+        "false_negatives": count / len(pairs) if pairs else None,
+        "false_negatives_random": float(broken.sum() / (n * (n - 1))),
         "by": {reason: sum(bool(mask[pair]) for pair in pairs) for reason, mask in by.items()},
         "rows_affected": len({row for pair in pairs if broken[pair] for row in pair}),
         "loss_train": train,
         "loss_global": everything,
         "loss_random": random,
         "gap": everything - train,
-        "gap_reduction": 1 - (everything - train) / gap_random if abs(gap_random) > 1e-4 else 0.0,
+        "hardness": 1 - (everything - train) / gap_random if abs(gap_random) > 1e-4 else 0.0,
         **({"mined": mined} if mined else {}),
     }
 

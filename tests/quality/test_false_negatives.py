@@ -41,10 +41,11 @@ def test_evaluate_takes_codes(helpers):
     plan = helpers.make_plan(embeddings, 6)
     groups = np.arange(30, dtype=np.uint8) // 5
     found = evaluate(plan, embeddings, groups=groups, guard=False)
-    assert found.guard.broken_share_random == pytest.approx(4 / 29)
+    assert found.guard.false_negatives_random == pytest.approx(4 / 29)
     plain = evaluate(plan, embeddings, guard=False)
     assert plain.guard is None
-    assert found.to_dict() | {"guard": None} == plain.to_dict()
+    others = {name: plain.to_dict()[name] for name in ("guard", "hardness", "false_negatives")}
+    assert found.to_dict() | others == plain.to_dict()
     alone = evaluate(plan, embeddings, groups=[-1] * 30, guard=False)
     assert alone.guard.broken == 0
 

@@ -35,9 +35,11 @@ def test_the_objective_is_that_of_dense_sums(helpers):
     for one, measured in ((plan, found.plan), (before, found.before)):
         objective, share = dense_objective(helpers, one, embeddings, 0.2)
         assert measured.objective == pytest.approx(objective, abs=1e-5)
-        assert measured.broken_share == pytest.approx(share)
+        assert measured.false_negatives == pytest.approx(share)
     everything = helpers.guard_report(plan, embeddings, relative_margin=0.1)
-    assert found.random.broken_share == pytest.approx(everything["broken_share_random"], abs=0.01)
+    assert found.random.false_negatives == pytest.approx(
+        everything["false_negatives_random"], abs=0.01
+    )
     alone = measured_gain(plan, embeddings, RowFacts(), LIMITED, 0.2, Runtime("cpu"))
     assert (alone.plan, alone.before) == (found.plan, None)
 
@@ -48,7 +50,7 @@ def test_groups_break_the_guard_without_a_fine(helpers):
     options = EvaluationOptions(guard=False)
     facts = RowFacts(np.zeros(45, np.int64))
     found = measured_gain(plan, embeddings, facts, options, 5.0, Runtime("cpu"))
-    assert (found.limited, found.plan.broken_share, found.plan.objective) == (False, 1.0, 0.0)
+    assert (found.limited, found.plan.false_negatives, found.plan.objective) == (False, 1.0, 0.0)
 
 
 def test_some_batches_stand_for_all(helpers):
@@ -58,4 +60,4 @@ def test_some_batches_stand_for_all(helpers):
     some = measured_gain(plan, embeddings, RowFacts(), LIMITED, 0.0, Runtime("cpu"), most=450).plan
     assert some != whole
     assert some.objective == pytest.approx(whole.objective, abs=0.1)
-    assert some.broken_share == pytest.approx(whole.broken_share, abs=0.05)
+    assert some.false_negatives == pytest.approx(whole.false_negatives, abs=0.05)

@@ -30,7 +30,8 @@ def check(helpers, plan, embeddings, *, tolerance=2e-5, **options):
     found = evaluate(plan, embeddings, device="cpu", **options)
     got = found.to_dict()["guard"]
     expected = helpers.guard_report(plan, embeddings, **options)
-    reduction, wanted = got.pop("gap_reduction"), expected.pop("gap_reduction")
+    reduction, wanted = found.guard.hardness, expected.pop("hardness")
+    assert found.guard.false_negatives == expected.pop("false_negatives")
     gap_random = expected["loss_global"] - expected["loss_random"]
     if abs(gap_random) > 1e-4:  # a quotient of losses may have a small divisor
         assert reduction == pytest.approx(wanted, abs=1e-3)
@@ -57,7 +58,7 @@ def test_guards(helpers, guard, similarity, paired):
     found = check(
         helpers, plan, embeddings, similarity=similarity, temperature=temperature, **guard
     )
-    assert found.guard.broken_share_random > 0
+    assert found.guard.false_negatives_random > 0
 
 
 @guards_and_similarities_with("ragged")
@@ -101,7 +102,7 @@ def test_batches_of_one_row_have_no_pairs(helpers):
     embeddings = helpers.clustered(5)
     plan = Plan(np.arange(5), np.arange(6), helpers.make_plan(embeddings, 2).metadata)
     found = check(helpers, plan, embeddings, relative_margin=0.5)
-    assert (found.guard.pairs, found.guard.broken_share, found.guard.loss_train) == (0, None, 0)
+    assert (found.guard.pairs, found.guard.false_negatives, found.guard.loss_train) == (0, None, 0)
 
 
 def test_groups_alone_are_a_guard(helpers):
@@ -149,8 +150,8 @@ def test_a_reference_judges(helpers, guard, paired, tmp_path, monkeypatch):
     expected = helpers.guard_report(plan, embeddings, judge=judge, **guard)
     got = found.to_dict()["guard"]
     assert got["reference"] == judge.fingerprint != embeddings.fingerprint
-    for name in ("gap_reduction",):
-        assert got.pop(name) == pytest.approx(expected.pop(name), abs=1e-3)
+    assert found.guard.hardness == pytest.approx(expected.pop("hardness"), abs=1e-3)
+    assert found.false_negatives == expected.pop("false_negatives")
     assert helpers.differences(got, expected, 2e-5) == []
 
 
@@ -199,8 +200,8 @@ def test_equal_rows_break_the_guard_for_every_reason(similarity):
         plan, Embeddings.from_arrays(x), similarity=similarity, relative_margin=0.0, groups=[3] * 40
     ).guard
     assert found.by == dict.fromkeys(found.by, found.pairs)
-    assert (found.broken_share, found.broken_share_random, found.rows_affected) == (1, 1, 40)
-    assert (found.loss_train, found.loss_global, found.gap_reduction) == (0, 0, 0)
+    assert (found.false_negatives, found.false_negatives_random, found.rows_affected) == (1, 1, 40)
+    assert (found.loss_train, found.loss_global, found.hardness) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("length", [1e-3, 1.0, 1e3])
@@ -214,7 +215,7 @@ def test_one_batch_of_all_rows_breaks_what_all_rows_do(length):
     found = evaluate(plan, embeddings, relative_margin=0.0).guard
     assert found.by["duplicate"] == 0
     assert found.by["similarity"] >= 40
-    assert found.broken_share == found.broken_share_random
+    assert found.false_negatives == found.false_negatives_random
     assert found.gap == pytest.approx(0, abs=1e-5)
 
 
@@ -239,11 +240,11 @@ def test_tiles_and_streaming_change_nothing(helpers, monkeypatch, paired, temper
 
     monkeypatch.setattr(rows.MeasuredRows, "__init__", never_hold)
     parts = check(helpers, plan, embeddings, **options).guard
-    assert (whole.broken, whole.by, whole.rows_affected, whole.broken_share_random) == (
+    assert (whole.broken, whole.by, whole.rows_affected, whole.false_negatives_random) == (
         parts.broken,
         parts.by,
         parts.rows_affected,
-        parts.broken_share_random,
+        parts.false_negatives_random,
     )
 
 
@@ -266,7 +267,13 @@ def test_a_guard_changes_nothing_else(helpers):
     embeddings = helpers.clustered(40, copies=5)
     plan = helpers.make_plan(embeddings, 8)
     guarded_too = evaluate(plan, embeddings, absolute_margin=0.05).to_dict()
-    assert guarded_too | {"guard": None} == evaluate(plan, embeddings, guard=False).to_dict()
+    alone = evaluate(plan, embeddings, guard=False).to_dict()
+    judged = {name: alone[name] for name in ("guard", "hardness", "false_negatives")}
+    assert guarded_too | judged == alone
+    assert judged == {
+        "guard": None, "hardness": alone["gap_reduction"], "false_negatives": None
+    }  # fmt: skip
+    assert guarded_too["hardness"] != alone["hardness"]
 
 
 def test_a_guard_that_nothing_breaks_leaves_the_losses(helpers):
@@ -274,8 +281,9 @@ def test_a_guard_that_nothing_breaks_leaves_the_losses(helpers):
     plan = helpers.make_plan(embeddings, 8)
     found = evaluate(plan, embeddings, max_score=50.0)
     assert (found.guard.broken, found.guard.rows_affected) == (0, 0)
-    for name in ("loss_train", "loss_global", "loss_random", "gap", "gap_reduction"):
+    for name in ("loss_train", "loss_global", "loss_random", "gap"):
         assert getattr(found.guard, name) == pytest.approx(getattr(found, name), rel=1e-5), name
+    assert found.guard.hardness == pytest.approx(found.gap_reduction, rel=1e-5)
 
 
 @st.composite

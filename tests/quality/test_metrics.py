@@ -26,7 +26,7 @@ ABOUT = {
     "fresh",
     "gap_random",
     "loss_random_std",
-    "broken_share_random",
+    "false_negatives_random",
     "rate_random",
 }
 
@@ -73,8 +73,8 @@ def test_texts_show_numbers_as_they_are(found):
     )
     guard = found.guard
     assert shown["guard.broken"] == (
-        f"{guard.broken:,} of {guard.pairs:,} ({100 * guard.broken_share:.3g}%, "
-        f"{100 * guard.broken_share_random:.3g}% at random)"
+        f"{guard.broken:,} of {guard.pairs:,} ({100 * guard.false_negatives:.3g}%, "
+        f"{100 * guard.false_negatives_random:.3g}% at random)"
     )
     assert shown["partitions_rows"] == "yes"
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from batchplan.quality import evaluate, metrics, verdict_on
-from batchplan.quality.metrics import METRICS, headline
+from batchplan.quality import evaluate, verdict_on
+from batchplan.quality.metrics import METRICS
 from batchplan.quality.verdict import choose, ranking
 
 
@@ -25,8 +25,8 @@ def told(measured):
 
     def told(reduction=0.13, share=0.03, random=0.07, *, above=1.0, limit_from="plans", **others):
         guard = replace(
-            measured.guard, gap_reduction=reduction, broken_share=share,
-            broken_share_random=random, limit_from=limit_from,
+            measured.guard, hardness=reduction, false_negatives=share,
+            false_negatives_random=random, limit_from=limit_from,
             loss_train=measured.guard.loss_random + above,
         )  # fmt: skip
         return replace(measured, guard=guard, loss_random_std=0.1, **others)
@@ -121,11 +121,8 @@ def test_other_guards_are_said(told):
     assert choose("", [], []).guard is None
 
 
-def test_the_headline_is_one_constant(told, monkeypatch):
-    """A metric of which less is better, too."""
-    assert METRICS[metrics.HEADLINE].column.words
-    monkeypatch.setattr(metrics, "HEADLINE", "positive_probability")
-    plans = [told(positive_probability=p) for p in (0.9, 0.3, 0.6)]
-    assert headline(plans[0].to_dict()).name == "positive_probability"
+def test_plans_are_ranked_by_their_hardness(told):
+    plans = [told(reduction=share) for share in (0.1, 0.6, 0.3)]
     assert ranking(plans) == [1, 2, 0]
-    assert "0.3000" in verdict_on(plans[1]).aspects[0].figure
+    assert plans[1].hardness == plans[1].to_dict()["hardness"] == 0.6
+    assert METRICS["hardness"].better == "higher"

@@ -155,7 +155,7 @@ def test_numbers_are_those_of_the_evaluations(made):
     ]
     guard = found[1].guard
     assert rows["pairs that break the guard"][1].startswith(
-        f"{guard.broken:,} of {guard.pairs:,} ({percent(guard.broken_share)}, "
+        f"{guard.broken:,} of {guard.pairs:,} ({percent(guard.false_negatives)}, "
     )
     once = "0 repeats, none more than 1 times"
     assert rows["rows in the plan"] == [f"144 (100.0%), {once}"] * 2 + [f"64 (44.4%), {once}"]
@@ -168,8 +168,8 @@ def test_numbers_are_those_of_the_evaluations(made):
     verdicts = [verdict_on(one) for one in found]
     assert numbers == [aspect.figure for one in verdicts for aspect in one.aspects if aspect.figure]
     for one in found:  # hardness and false negatives, side by side
-        assert f"{one.guard.gap_reduction:z.1%}" in numbers
-        assert percent(one.guard.broken_share) in numbers
+        assert f"{one.guard.hardness:z.1%}" in numbers
+        assert percent(one.guard.false_negatives) in numbers
 
 
 def test_the_verdict_comes_first(made, page):

@@ -28,8 +28,8 @@ def test_they_are_those_of_an_evaluation(similarity):
     found = measured(made, data, options, Runtime(device="cpu"))
     assert tuple(found)[:-1] == MEASURED
     guard = evaluate(made, data, **usual).guard
-    assert found["random_false_negatives"] == pytest.approx(guard.broken_share_random, abs=1e-3)
-    assert found["false_negatives"] == guard.broken_share
+    assert found["false_negatives_random"] == pytest.approx(guard.false_negatives_random, abs=1e-3)
+    assert found["false_negatives"] == guard.false_negatives
     assert found["gain"] == pytest.approx(guard.loss_train - guard.loss_random, rel=0.05)
     assert found["gain"] > 0.1
     x, y = (side.astype(np.float64) for side in pairs())
@@ -94,6 +94,6 @@ def test_a_plan_that_is_not_worth_it_is_said_once(planner, options, says, tmp_pa
 
 
 def test_a_plan_without_gain_is_doubted():
-    figures = {**dict.fromkeys(MEASURED, 0.0), "random_false_negatives": 0.0}
+    figures = {**dict.fromkeys(MEASURED, 0.0), "false_negatives_random": 0.0}
     assert doubt({**figures, "gain": 0.1}) == doubt({}) == ""
     assert doubt(figures).endswith("(+0.000 nats); random batches would do as well")

@@ -59,7 +59,7 @@ def figures(plan: Plan, x: Tensor, y: Tensor, met: Met, *, whole: bool = True) -
         )  # fmt: skip
         assert report.guard is not None
         found["gap reduction"] = report.gap_reduction
-        found[f"guarded gap reduction @{margin}"] = report.guard.gap_reduction
+        found[f"guarded gap reduction @{margin}"] = report.guard.hardness
     return found
 
 
