@@ -2,7 +2,11 @@
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from batchplan.data.proportion import require_decodable
 
 
 def storage(kind: pa.DataType) -> pa.DataType:
@@ -14,17 +18,60 @@ def storage(kind: pa.DataType) -> pa.DataType:
 
 
 def plain(values: Any) -> Any:
-    """Return the values of an array, chunked or not, as stored, and text as a type that all
-    functions of Arrow take: few take views, which polars writes."""
+    """Return the values of an array, chunked or not, as stored. Views of text, which polars writes
+    and few functions of Arrow take, become dictionaries."""
     if isinstance(values, pa.ChunkedArray):
         return pa.chunked_array(map(plain, values.chunks)) if values.num_chunks else values
     while isinstance(values, pa.ExtensionArray):
         values = values.storage
     if values.type == pa.string_view():
-        return values.cast(pa.large_string())
+        return _distinct_views(values)
     if pa.types.is_dictionary(values.type) and values.type.value_type == pa.string_view():
-        return pa.DictionaryArray.from_arrays(values.indices, plain(values.dictionary))
+        inner = _distinct_views(values.dictionary)
+        return pa.DictionaryArray.from_arrays(inner.indices.take(values.indices), inner.dictionary)
     return values
+
+
+def _distinct_views(values: pa.Array) -> pa.DictionaryArray:
+    """Return views of text as a dictionary, since many may be of the same long text.
+
+    Raises:
+        InputError: different views are of the same bytes, so that the texts are much longer.
+    """
+    valid, views, *texts = values.buffers()
+    whole = pa.Array.from_buffers(pa.binary(16), len(values), [valid, views], offset=values.offset)
+    coded = whole.dictionary_encode()
+    distinct = coded.dictionary.buffers()[1]
+    lengths = np.frombuffer(distinct, np.int32)[::4] if len(coded.dictionary) else np.zeros(1)
+    require_decodable(int(lengths.sum(dtype=np.int64)), values.nbytes, "column of views")
+    found = pa.Array.from_buffers(values.type, len(coded.dictionary), [None, distinct, *texts])
+    return pa.DictionaryArray.from_arrays(coded.indices, found.cast(pa.large_string()))
+
+
+def encoded(values: pa.Array, kind: pa.DataType) -> pa.DictionaryArray:
+    """Return an array, as `plain` returns it, as a dictionary of values of another type, which are
+    distinct and in order of first appearance."""
+    if not pa.types.is_dictionary(values.type):
+        return values.cast(kind).dictionary_encode()
+    # A file may have many values in its dictionary, but only those of these rows count.
+    own = values.indices.dictionary_encode()
+    names = values.dictionary.take(own.dictionary).cast(kind).dictionary_encode()
+    return pa.DictionaryArray.from_arrays(names.indices.take(own.indices), names.dictionary)
+
+
+def decoded_bytes(values: Any) -> int:
+    """Return the bytes of an array, as `plain` returns it, if it had no dictionaries."""
+    kind = values.type
+    if pa.types.is_dictionary(kind):
+        if is_text(kind.value_type) or is_bytes(kind.value_type):
+            lengths = pc.binary_length(values.dictionary).take(values.indices)
+            return 8 * len(values) + (pc.sum(lengths).as_py() or 0)
+        return int(len(values) * kind.value_type.bit_width // 8)
+    if is_list(kind) or pa.types.is_map(kind):
+        return 8 * len(values) + decoded_bytes(values.flatten())
+    if pa.types.is_struct(kind):
+        return len(values) + sum(map(decoded_bytes, values.flatten()))
+    return int(values.nbytes)
 
 
 def is_list(kind: pa.DataType) -> bool:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from batchplan.data.arrow_types import float_type, id_type, is_list
 from batchplan.data.columns import choose_ids, require_column
 from batchplan.data.formats import format_of
-from batchplan.data.formats.tables import TableFile, TableFormat
+from batchplan.data.formats.tables import TableFile, TableFiles, TableFormat
 from batchplan.data.ids import Ids, alike, checked_ids, whole
 from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath
@@ -33,52 +33,58 @@ def read(path: ShardPath) -> tuple[Lists, Float32Array, pa.Array | None]:
     form = format_of(path)
     if not isinstance(form, TableFormat):
         raise InputError(f"{path}: got {form.name}, expected Parquet with ids, scores and positive")
-    with form.opened(path) as file:
-        schema = file.schema
-        for name in (_IDS, _SCORES, _POSITIVE):
-            require_column(schema, name, str(path))
-        ids, scores, own = (schema.field(name).type for name in (_IDS, _SCORES, _POSITIVE))
-        for name, fits, expected in (
-            (_IDS, is_list(ids) and id_type(ids.value_type), "lists of ids"),
-            (_SCORES, float_type(scores), "lists of floats"),
-            (_POSITIVE, pa.types.is_floating(own), "floats"),
-        ):
-            if not fits:
-                got = schema.field(name).type
-                raise InputError(f"{path} column {name!r}: got {got}, expected {expected}")
-        known = _known(file, path)
-        # Counted first, since whole lists may take more than the memory.
-        counts = [
-            pc.sum(pc.list_value_length(ids)).as_py() for (ids,) in file.columns([_IDS], _ROWS)
-        ]
-        total = sum(count or 0 for count in counts)
-        indices = scratch_array((total,), np.dtype(np.int32))
-        all_scores = scratch_array((total,), np.dtype(np.float32))
-        all_lengths, positives = [], []
-        start = filled = 0
-        for ids, scores, positive in file.columns([_IDS, _SCORES, _POSITIVE], _ROWS):
-            for name, column in ((_IDS, ids), (_SCORES, scores), (_POSITIVE, positive)):
-                if column.null_count:
-                    row = start + pc.index(column.is_null(), True).as_py()
-                    raise InputError(f"{path} row {row}, column {name!r}: got null; drop the row")
-            lengths = pc.list_value_length(ids).to_numpy()
-            other = pc.list_value_length(scores).to_numpy()
-            if (lengths != other).any():
-                row = int(np.flatnonzero(lengths != other)[0])
-                raise InputError(
-                    f"{path} row {start + row}: got {lengths[row]} ids and {other[row]} scores, "
-                    "expected as many of each"
-                )
-            stop = filled + int(lengths.sum())
-            indices[filled:stop] = _numbers(ids.flatten(), known, path, start, lengths)
-            all_scores[filled:stop] = scores.flatten().to_numpy(zero_copy_only=False)
-            all_lengths.append(lengths.astype(np.int64))
-            positives.append(positive.to_numpy(zero_copy_only=False).astype(np.float32))
-            start, filled = start + len(positive), stop
-    if not start:
-        raise InputError(f"{path}: got 0 rows, expected candidates of at least 2")
+    files = TableFiles.of([path], _check, form)
+    known = None
+    if (name := files.alike()) is not None:
+        known = checked_ids(Ids(files.ids(name), "ids", lambda row: f"{path} row {row}"))
+    # Counted first, since whole lists may take more than the memory.
+    total = sum(
+        pc.sum(pc.list_value_length(piece.columns[0])).as_py() or 0
+        for piece in files.pieces([_IDS], _ROWS)
+    )
+    indices = scratch_array((total,), np.dtype(np.int32))
+    all_scores = scratch_array((total,), np.dtype(np.float32))
+    all_lengths, positives = [], []
+    filled = 0
+    for _, start, _, (ids, scores, positive) in files.pieces([_IDS, _SCORES, _POSITIVE], _ROWS):
+        for name, column in ((_IDS, ids), (_SCORES, scores), (_POSITIVE, positive)):
+            if column.null_count:
+                row = start + pc.index(column.is_null(), True).as_py()
+                raise InputError(f"{path} row {row}, column {name!r}: got null; drop the row")
+        lengths = pc.list_value_length(ids).to_numpy()
+        other = pc.list_value_length(scores).to_numpy()
+        if (lengths != other).any():
+            row = int(np.flatnonzero(lengths != other)[0])
+            raise InputError(
+                f"{path} row {start + row}: got {lengths[row]} ids and {other[row]} scores, "
+                "expected as many of each"
+            )
+        stop = filled + int(lengths.sum())
+        indices[filled:stop] = _numbers(ids.flatten(), known, path, start, lengths)
+        all_scores[filled:stop] = scores.flatten().to_numpy(zero_copy_only=False)
+        all_lengths.append(lengths.astype(np.int64))
+        positives.append(positive.to_numpy(zero_copy_only=False).astype(np.float32))
+        filled = stop
     indptr = np.append(0, np.cumsum(np.concatenate(all_lengths)))
     return (indptr, indices, all_scores), np.concatenate(positives), known
+
+
+def _check(file: TableFile, path: ShardPath) -> str | None:
+    """Return the name of the column ``id``, None without one; refuse other columns than those of
+    lists of candidates."""
+    schema = file.schema
+    for name in (_IDS, _SCORES, _POSITIVE):
+        require_column(schema, name, str(path))
+    ids, scores, own = (schema.field(name).type for name in (_IDS, _SCORES, _POSITIVE))
+    for name, fits, expected in (
+        (_IDS, is_list(ids) and id_type(ids.value_type), "lists of ids"),
+        (_SCORES, float_type(scores), "lists of floats"),
+        (_POSITIVE, pa.types.is_floating(own), "floats"),
+    ):
+        if not fits:
+            got = schema.field(name).type
+            raise InputError(f"{path} column {name!r}: got {got}, expected {expected}")
+    return choose_ids(schema, _ID, str(path), required=False)
 
 
 def _numbers(
@@ -110,10 +116,3 @@ def _numbers(
         )
     rows: NDArray[np.int32] = found.to_numpy().astype(np.int32)
     return rows
-
-
-def _known(file: TableFile, path: ShardPath) -> pa.Array | None:
-    """Return the column ``id``; None if the file has none."""
-    if choose_ids(file.schema, _ID, str(path), required=False) is None:
-        return None
-    return checked_ids(Ids(file.ids(_ID), "ids", lambda row: f"{path} row {row}"))

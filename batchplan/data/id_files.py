@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
 
 from batchplan.data.arrow_types import id_type
 from batchplan.data.candidates import Data
 from batchplan.data.columns import DEFAULT_ID, choose_ids
-from batchplan.data.formats import format_of, has_columns, parquet
-from batchplan.data.formats.tables import TableFile, TableFormat
 from batchplan.data.ids import Ids, check_same
+from batchplan.data.table_files import checked, opened
 from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath
-
-
-def opened(path: ShardPath) -> AbstractContextManager[TableFile]:
-    """Open a file with columns. A file with an unknown suffix is read as Parquet."""
-    form = format_of(path) if has_columns(path) else None
-    return (form if isinstance(form, TableFormat) else parquet.FORMAT).opened(path)
 
 
 def files_of(side: str, embeddings: Data) -> Sequence[ShardPath]:
@@ -57,11 +49,13 @@ def check_rows(table: ShardPath, embeddings: Data) -> None:
     if embeddings.ids is None:
         return
     wanted = None if embeddings.origin is None else embeddings.origin.wanted.id
-    with opened(table) as file:
-        name = choose_ids(file.schema, wanted, str(table), required=False)
-        if name is None or file.num_rows != embeddings.num_rows:  # the caller refuses the number
-            return
-        ids = file.ids(name)
+    files = checked(
+        [table], lambda file, path: choose_ids(file.schema, wanted, str(path), required=False)
+    )
+    name = files.alike()
+    if name is None or files.num_rows != embeddings.num_rows:  # the caller refuses the number
+        return
+    ids = files.ids(name)
     expected = Ids(embeddings.ids, "the data", "row {}".format)
     check_same(expected, Ids(ids, str(table), "row {}".format), lambda _note: None)
 

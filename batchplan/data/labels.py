@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from batchplan.data.arrow_types import label_type
+from batchplan.data.arrow_types import encoded, label_type
 from batchplan.data.candidates import Data
 from batchplan.data.columns import require_column
-from batchplan.data.id_files import check_rows, files_of, opened
+from batchplan.data.id_files import check_rows, files_of
 from batchplan.data.ids import arrow_from
+from batchplan.data.table_files import checked, opened
 from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath, located
 from batchplan.typing import Int64Array
 
-_BATCH = 1 << 16  # labels decoded at once
 _EXPECTED = "expected integers, strings or booleans"
 
 
@@ -37,22 +37,12 @@ def load_labels(column: str, embeddings: Data, table: str | Path | None = None) 
             rows is not N.
     """
     paths = files_with(column, embeddings, table)
-    first, count = None, 0
-    for path in paths:
-        with opened(path) as file:
-            kind, count = _checked_type(file.schema, column, path), count + file.num_rows
-        if kind != (first := first or kind):
-            raise InputError(
-                f"{path} column {column!r}: got {kind}, expected {first} as in {paths[0]}; the "
-                "shards of one side must be alike"
-            )
+    files = checked(paths, lambda file, path: _checked_type(file.schema, column, path))
+    kind = files.alike(f" column {column!r}")
     # Before reading, since a small file may have a large column.
-    _check_count(count, embeddings.num_rows, str(paths[0]))
-    chunks = []
-    for path in paths:
-        with opened(path) as file:
-            chunks += [values.cast(first) for (values,) in file.columns([column], _BATCH)]
-    return labels_from(pa.chunked_array(chunks, first), embeddings.num_rows, str(paths[0]))
+    _check_count(files.num_rows, embeddings.num_rows, str(paths[0]))
+    chunks = [encoded(piece.columns[0], kind) for piece in files.pieces([column])]
+    return _codes(pa.chunked_array(chunks))
 
 
 def files_with(
@@ -107,9 +97,14 @@ def labels_from(values: Any, num_rows: int, where: str = "labels") -> Int64Array
     """
     array = arrow_from(values, label_type, where, _EXPECTED)
     _check_count(len(array), num_rows, where)
-    # dictionary_encode numbers values in order of first appearance, and keeps nulls.
-    codes = array.dictionary_encode().indices.fill_null(-1)
-    return np.asarray(codes, dtype=np.int64)
+    return _codes(pa.chunked_array([encoded(array, array.type)]))
+
+
+def _codes(values: pa.ChunkedArray) -> Int64Array:
+    """Return the codes of what `encoded` returns. Dictionaries are joined in the order of their
+    first values, so codes are in order of first appearance."""
+    joined = values.unify_dictionaries().combine_chunks()
+    return np.asarray(joined.indices.fill_null(-1), dtype=np.int64)
 
 
 def _check_count(count: int, num_rows: int, where: str) -> None:

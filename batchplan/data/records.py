@@ -11,15 +11,16 @@ from typing import cast
 
 import pyarrow as pa
 
-from batchplan.data.arrow_types import id_type, plain
+from batchplan.data.arrow_types import decoded_bytes, storage
 from batchplan.data.columns import choose_ids, require_column
 from batchplan.data.formats import arrow, jsonl, parquet
-from batchplan.data.formats.tables import TableFormat, decoding
+from batchplan.data.formats.decoding import decoding
+from batchplan.data.formats.tables import ROWS_AT_ONCE, Piece, TableFiles
 from batchplan.data.ids import Ids, checked_ids
 from batchplan.data.shards import find_files, note_empty, order_of
 from batchplan.errors import InputError
 from batchplan.files.inputs import PathLike
-from batchplan.files.remote import no_url
+from batchplan.files.remote import ShardPath, no_url
 from batchplan.options import ROW_COLUMN, ShardOrder
 from batchplan.runtime import Runtime
 
@@ -29,7 +30,7 @@ FORMATS = {
 }  # fmt: skip
 _EXPECTED = ".parquet, .arrow or .jsonl"
 _READ_BYTES = 4 << 20  # of a file, read at once; decoded they may be some times as many
-_MOST_ROWS = 1 << 16
+_DECODED_BYTES = 16 << 20  # of some rows that are decoded at once
 
 
 @dataclass(frozen=True)
@@ -37,20 +38,14 @@ class Source:
     """Files of one format, with known columns and numbers of rows.
 
     Attributes:
-        form: how to read them.
-        paths: in order.
-        rows: of each file.
+        files: the files, with the schema of each.
         schema: the columns that `batches` yields.
-        size: bytes of all files.
         available: all columns.
         order: of the files in folders and globs; None if it makes no difference.
     """
 
-    form: TableFormat
-    paths: Sequence[Path]
-    rows: Sequence[int]
+    files: TableFiles[pa.Schema]
     schema: pa.Schema
-    size: int
     available: pa.Schema
     order: ShardOrder | None = None
 
@@ -82,37 +77,33 @@ class Source:
                 "of them"
             )
         form = FORMATS[suffix]
-        schemas, rows, with_rows = [], [], []
-        for path in paths:
-            if form is jsonl.FORMAT and not path.stat().st_size:
-                continue
-            with form.opened(path) as file:
-                if file.num_rows:
-                    schemas.append(file.schema)
-                    rows.append(file.num_rows)
-                    with_rows.append(path)
-        if not rows:
-            raise InputError(f"{paths[0]}: got 0 rows, expected at least 1; check the path")
-        note_empty(paths, [*map(str, with_rows)], runtime)
-        paths = with_rows
-        available = schemas[0]
+        some = [path for path in paths if form is not jsonl.FORMAT or path.stat().st_size]
+        if not some:
+            raise InputError(f"{paths[0]}: got 0 rows, expected at least 1; check the file")
+        files = TableFiles.of(some, lambda file, _path: file.schema, form)
+        note_empty(paths, [*map(str, files.paths)], runtime)
+        schemas = [*files.found]
         if form is jsonl.FORMAT:
-            for other, path in zip(schemas[1:], paths[1:], strict=True):
+            for other, path in zip(files.found[1:], files.paths[1:], strict=True):
                 with decoding(path, form.name):
-                    available = jsonl.merge(available, other)
-            schemas = [available]
+                    schemas[0] = jsonl.merge(schemas[0], other)
+            schemas = schemas[:1]
         chosen = [
             _chosen(schema, columns, str(path))
-            for schema, path in zip(schemas, paths, strict=False)
+            for schema, path in zip(schemas, files.paths, strict=False)
         ]
-        _require_alike(chosen, paths)
-        size = sum(path.stat().st_size for path in paths)
-        return cls(form, paths, rows, chosen[0], size, available, order_of(paths, order))
+        _require_alike(chosen, files.paths)
+        return cls(files, chosen[0], schemas[0], order_of(files.paths, order))
+
+    @property
+    def paths(self) -> tuple[ShardPath, ...]:
+        """The files that have rows."""
+        return self.files.paths
 
     @property
     def num_rows(self) -> int:
         """N."""
-        return sum(self.rows)
+        return self.files.num_rows
 
     def ids(self, column: str | None = None) -> tuple[str, pa.Array] | None:
         """Return the name and the values of the column of row ids; None if there is none.
@@ -127,15 +118,14 @@ class Source:
         name = choose_ids(self.available, column, where, True)
         if name is None:
             return None
-        source = replace(self, schema=_chosen(self.available, [name], where))
-        stored = id_type(source.schema.field(0).type)
-        ids = pa.concat_arrays([plain(batch.column(0)).cast(stored) for batch in source.batches()])
+        ids = self._reading(_chosen(self.available, [name], where)).ids(name)
         return name, checked_ids(Ids(ids, f"column {name!r}", self.place))
 
     def place(self, row: int) -> str:
         """Return the file of a row and its number there, for messages."""
-        file = bisect(ends := list(accumulate(self.rows)), row)
-        return f"{self.paths[file]} row {row - ends[file] + self.rows[file]}"
+        rows = self.files.rows
+        file = bisect(ends := list(accumulate(rows)), row)
+        return f"{self.paths[file]} row {row - ends[file] + rows[file]}"
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield all rows in order.
@@ -143,20 +133,20 @@ class Source:
         Raises:
             InputError: a file is damaged, or was changed since it was opened.
         """
-        row = self.size // self.num_rows + 1
-        at_once = min(_MOST_ROWS, max(1, _READ_BYTES // row))
-        form = self.form if self.form is not jsonl.FORMAT else jsonl.with_columns(self.schema)
-        for path, expected in zip(self.paths, self.rows, strict=True):
-            count = 0
-            with form.opened(path) as file:
-                for batch in file.batches(self.schema.names, at_once):
-                    count += len(batch)
-                    yield _conformed(batch, self.schema)
-            if count != expected:
-                raise InputError(
-                    f"{path}: got {count} rows, expected {expected} as when it was opened; the "
-                    "file is damaged or was written to: run again when it is complete"
-                )
+        for piece in self.pieces():
+            yield from _decoded(piece.columns, self.schema)
+
+    def pieces(self) -> Iterator[Piece]:
+        """As `batches`, with long texts that repeat in dictionaries."""
+        row = self.files.size // self.num_rows + 1
+        at_once = min(ROWS_AT_ONCE, max(1, _READ_BYTES // row))
+        return self._reading(self.schema).pieces(self.schema.names, at_once)
+
+    def _reading(self, schema: pa.Schema) -> TableFiles[pa.Schema]:
+        """Return the files, which give the columns of ``schema``."""
+        if self.files.form is not jsonl.FORMAT:
+            return self.files
+        return replace(self.files, form=jsonl.with_columns(schema))
 
 
 def _kind_of(path: Path) -> str:
@@ -195,7 +185,7 @@ def _plain(field: pa.Field, where: str) -> pa.Field:
     return pa.field(field.name, data_type, field.nullable)
 
 
-def _require_alike(schemas: Sequence[pa.Schema], paths: Sequence[Path]) -> None:
+def _require_alike(schemas: Sequence[pa.Schema], paths: Sequence[ShardPath]) -> None:
     first = schemas[0]
     for schema, path in zip(schemas, paths, strict=False):
         if not schema.equals(first):
@@ -209,11 +199,20 @@ def _require_alike(schemas: Sequence[pa.Schema], paths: Sequence[Path]) -> None:
             )
 
 
-def _conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the columns of the schema, with its types."""
-    columns = [batch.column(name) for name in schema.names]
+def _decoded(columns: Sequence[pa.Array], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield columns with the types of the schema, in halves while they would take too much."""
+    rows = len(columns[0])
+    if rows > 1 and sum(map(decoded_bytes, columns)) > _DECODED_BYTES:
+        for start, count in ((0, rows // 2), (rows // 2, rows)):
+            yield from _decoded([column.slice(start, count) for column in columns], schema)
+        return
+    types = [storage(field.type) for field in schema]
     typed = [
-        column if column.type == field.type else plain(column).cast(field.type)
-        for column, field in zip(columns, schema, strict=True)
+        column if column.type == kind else column.cast(kind)
+        for column, kind in zip(columns, types, strict=True)
     ]
-    return pa.RecordBatch.from_arrays(typed, schema=schema)
+    whole = [
+        pa.ExtensionArray.from_storage(field.type, column) if field.type != kind else column
+        for column, field, kind in zip(typed, schema, types, strict=True)
+    ]
+    yield pa.RecordBatch.from_arrays(whole, schema=schema)

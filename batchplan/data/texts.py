@@ -9,8 +9,9 @@ import pyarrow as pa
 from batchplan.data.arrow_types import is_text
 from batchplan.data.columns import require_column
 from batchplan.data.embeddings import Embeddings
-from batchplan.data.id_files import files_of, opened
+from batchplan.data.id_files import files_of
 from batchplan.data.labels import files_with
+from batchplan.data.table_files import checked, opened
 from batchplan.data.wanted import is_negative
 from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath, located
@@ -18,7 +19,6 @@ from batchplan.typing import Int64Array
 
 LABELS = ("label", "labels", "score", "scores", "dataset_name")  # columns that are no texts
 _NO_TEXTS = {*LABELS, "id", "group", "source", "split", "language", "url"}
-_BATCH = 1 << 14  # texts decoded at once
 
 
 def likely_columns(
@@ -86,20 +86,17 @@ def load_texts(
         InputError: as `batchplan.data.load_labels`; another type than strings.
     """
     texts: dict[int, str] = {}
-    wanted, start = np.unique(rows), 0
-    for path in files_with(column, embeddings, table, sides):
-        with opened(path) as file:
-            _check(file.schema, column, path)
-            for (values,) in file.columns([column], _BATCH):
-                here = wanted[(start <= wanted) & (wanted < start + len(values))]
-                taken = values.take(pa.array(here - start)).to_pylist()
-                texts |= dict(zip(here.tolist(), (text or "" for text in taken), strict=True))
-                start += len(values)
-    if start != embeddings.num_rows:
+    wanted, paths = np.unique(rows), files_with(column, embeddings, table, sides)
+    files = checked(paths, lambda file, path: _check(file.schema, column, path))
+    if files.num_rows != embeddings.num_rows:
         raise InputError(
-            f"texts: column {column!r}: got {start} rows, expected {embeddings.num_rows}, one for "
-            "each row of the data in the same order"
+            f"texts: column {column!r}: got {files.num_rows} rows, expected "
+            f"{embeddings.num_rows}, one for each row of the data in the same order"
         )
+    for piece in files.pieces([column]):
+        here = wanted[(piece.start <= wanted) & (wanted < piece.stop)]
+        taken = piece.columns[0].take(pa.array(here - piece.start)).to_pylist()
+        texts |= dict(zip(here.tolist(), (text or "" for text in taken), strict=True))
     return texts
 
 

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from batchplan.data.arrow_types import encoded
 from batchplan.data.records import Source
 from batchplan.embedding.options import EmbedOptions
 from batchplan.errors import InputError
@@ -126,7 +127,7 @@ def embed(
         runtime.stage("embed", source.num_rows * width) as advance,
     ):
         _claim(folder, facts, force)
-        for number, table in enumerate(_cut(source.batches(), settings.shard_rows)):
+        for number, table in enumerate(_cut(_coded(source), settings.shard_rows)):
             shard, first = folder / f"shard-{number:06d}.parquet", number * settings.shard_rows
             if shard.exists():  # shards are replaced atomically, so that it is whole
                 kept += 1
@@ -174,7 +175,7 @@ def _vectors(
 ) -> NDArray[np.float16]:
     """Return the vectors (n, d) of texts. Equal texts are embedded once. Long ones come first, so
     that the texts of a batch have similar lengths."""
-    coded = texts.combine_chunks().dictionary_encode()
+    coded = encoded(texts.unify_dictionaries().combine_chunks(), pa.large_string())
     codes = coded.indices.to_numpy()
     counts = np.bincount(codes)
     order = np.argsort(-pc.binary_length(coded.dictionary).to_numpy(), kind="stable")
@@ -224,6 +225,13 @@ def _digest(source: Source) -> str:
         digest.update("".join(map(repr, zip(*columns, strict=True))).encode())
         row += len(batch)
     return f"b2:{digest.hexdigest()}"
+
+
+def _coded(source: Source) -> Iterator[pa.RecordBatch]:
+    """Yield the texts as dictionaries, since a small file may have a long one many times."""
+    for piece in source.pieces():
+        columns = [encoded(column, pa.large_string()) for column in piece.columns]
+        yield pa.RecordBatch.from_arrays(columns, source.schema.names)
 
 
 def _cut(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:

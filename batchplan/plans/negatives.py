@@ -14,12 +14,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from batchplan.data.formats import parquet
+from batchplan.data.formats.tables import TableFile
 from batchplan.errors import InputError
 from batchplan.files.atomic import write_files
 from batchplan.files.inputs import PathLike
 from batchplan.files.remote import no_url
 from batchplan.plans.formats.contents import document_bytes, parse_document
-from batchplan.plans.formats.parquet import NEGATIVES_KEY, has_metadata, opened, stored_ids
+from batchplan.plans.formats.parquet import (
+    NEGATIVES_KEY,
+    has_metadata,
+    require_plausible,
+    stored_ids,
+)
 from batchplan.plans.metadata import PlanMetadata
 from batchplan.plans.output import check_output
 from batchplan.plans.validation import check_range
@@ -27,6 +34,7 @@ from batchplan.typing import Float32Array, Int64Array
 
 _SUFFIX = ".parquet"
 _ROW_GROUP = 1 << 16
+_ENTRY_BYTES = 32  # of memory that a negative takes while the table is read and checked
 _DTYPES = {"anchors": "<i8", "negatives": "<i8", "probabilities": "<f4", "mixup": "<f4"}
 
 
@@ -148,18 +156,18 @@ class Negatives:
         Raises:
             InputError: the file is missing or broken, is not such a table, or was edited.
         """
-        with opened(no_url(path), "a table of negatives") as file:
-            stored = (file.schema_arrow.metadata or {}).get(NEGATIVES_KEY)
+        with parquet.FORMAT.opened(no_url(path)) as file:
+            stored = (file.schema.metadata or {}).get(NEGATIVES_KEY)
             if stored is None:
                 raise InputError(
                     f"{path}: is not a table of negatives, as the planners scns and hardneg write; "
                     "is it a plan or embeddings?"
                 )
-            columns = file.read(columns=["row", "negatives", "probabilities", "mixup"])
+            arrays = _arrays(file, no_url(path))
         document = parse_document(stored, str(path))
         metadata = PlanMetadata.from_dict(document, where=str(path))
         try:
-            table = cls(**_arrays(columns), metadata=metadata)
+            table = cls(**arrays, metadata=metadata)
         except InputError as error:
             raise InputError(f"{path}: {error}") from error
         if document.get("digest") != table.digest:
@@ -205,28 +213,38 @@ def check_table_output(
     check_output(path, force=force, inputs=inputs)
 
 
-def _arrays(table: pa.Table) -> dict[str, NDArray[Any]]:
+def _arrays(file: TableFile, path: Path) -> dict[str, NDArray[Any]]:
     """Return the arrays of the columns, by the names of `Negatives`.
 
     Raises:
         InputError: other columns than `Negatives.save` writes, or nulls.
     """
-    kinds = table.schema.types
+    names = ("row", "negatives", "probabilities", "mixup")
+    schema = pa.schema([field for field in file.schema if field.name in names])
+    kinds = schema.types
     size = next((kind.list_size for kind in kinds if isinstance(kind, pa.FixedSizeListType)), 1)
     lists, optional = pa.list_(pa.int64(), size), pa.list_(pa.float32(), size)
     known = {"row": pa.int64(), "negatives": lists, "probabilities": optional, "mixup": optional}
-    there = {name: known[name] for name in known if name in table.column_names[2:]}
-    expected = pa.schema({"row": pa.int64(), "negatives": lists, **there})
-    if not table.schema.equals(expected):
-        got = ", ".join(f"{field.name} {field.type}" for field in table.schema) or "neither"
+    there = {name: known[name] for name in known if name in schema.names[2:]}
+    if not schema.equals(pa.schema({"row": pa.int64(), "negatives": lists, **there})):
+        got = ", ".join(f"{field.name} {field.type}" for field in schema) or "neither"
         raise InputError(
-            f"got {got}, expected the columns row int64 and negatives fixed_size_list<int64>, and "
-            "probabilities and mixup fixed_size_list<float> if any; plan again"
+            f"{path}: got {got}, expected the columns row int64 and negatives "
+            "fixed_size_list<int64>, and probabilities and mixup fixed_size_list<float> if any; "
+            "plan again"
         )
-    columns = [column.combine_chunks() for column in table.columns]
-    flat = [columns[0], *(column.flatten() for column in columns[1:])]
-    if any(column.null_count for column in (*columns, *flat)):
-        raise InputError(f"got nulls in {', '.join(table.column_names)}, expected none; plan again")
-    anchors, *others = (column.to_numpy() for column in flat)
-    named = zip(table.column_names[1:], others, strict=True)
-    return {"anchors": anchors, **{name: values.reshape(-1, size) for name, values in named}}
+    require_plausible(_ENTRY_BYTES * file.num_rows * size, file, path)
+    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in schema.names}
+    for columns in file.columns(schema.names):
+        for column, found in zip(columns, parts.values(), strict=True):
+            values = column if column.type == pa.int64() else column.flatten()
+            if column.null_count or values.null_count:
+                raise InputError(
+                    f"{path}: got nulls in {', '.join(parts)}, expected none; plan again"
+                )
+            found.append(values.to_numpy())
+    joined = {name: np.concatenate(found) for name, found in parts.items() if found}
+    if not joined:
+        raise InputError(f"{path}: got 0 rows, expected at least 1; plan again")
+    anchors = joined.pop("row")
+    return {"anchors": anchors, **{name: one.reshape(-1, size) for name, one in joined.items()}}

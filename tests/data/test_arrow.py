@@ -14,7 +14,7 @@ import pytest
 
 from batchplan import InputError, plan
 from batchplan.data import load_embeddings, load_labels
-from batchplan.data.formats.tables import decoding
+from batchplan.data.formats.decoding import decoding
 from batchplan.data.texts import load_texts
 from batchplan.materialize import materialize
 

@@ -10,8 +10,6 @@ import faulthandler
 import json
 import os
 import re
-import subprocess
-import sys
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -286,45 +284,6 @@ def test_a_small_table_of_many_labels(whole, copied):
     pq.write_table(pa.table({"kind": np.zeros(10_000_000, np.int64)}), path)
     data = load_embeddings(whole / "pairs.parquet")
     assert loaded(partial(load_labels, "kind", data, path), path, path.read_bytes()) is None
-
-
-LONG = """
-import sys, threading, time
-import batchplan.data.candidate_files
-from batchplan.data import Candidates
-
-def used():  # without temporary files, which are mapped
-    return int(open("/proc/self/status").read().partition("RssAnon:")[2].split()[0]) << 10
-
-def watch():
-    while True:
-        seen.append(used())
-        time.sleep(0.002)
-
-seen = [used()]
-threading.Thread(target=watch, daemon=True).start()
-print(len(Candidates.load(sys.argv[1]).indices), max(seen) - seen[0])
-"""
-
-
-def test_a_small_file_of_long_lists_of_candidates(tmp_path):
-    """128 MiB of ids and 64 of scores in 50 kB: they go to temporary files, part by part."""
-    rows, length = 1 << 14, 1 << 10
-    ids = (np.arange(rows)[:, None] + np.arange(length)) % rows  # each row lists itself, too
-    ends, path = np.arange(0, rows * length + 1, length), tmp_path / "lists.parquet"
-    columns = {
-        "ids": pa.LargeListArray.from_arrays(ends, ids.ravel()),
-        "scores": pa.LargeListArray.from_arrays(ends, np.ones(rows * length, np.float32)),
-        "positive": np.ones(rows, np.float32),
-    }
-    delta = {"ids.list.element": "DELTA_BINARY_PACKED"}
-    how = {"compression": "zstd", "use_dictionary": ["scores"], "column_encoding": delta}
-    pq.write_table(pa.table(columns), path, **how)
-    assert path.stat().st_size < 4 << 20
-    done = subprocess.run([sys.executable, "-c", LONG, path], stdout=subprocess.PIPE, check=True)
-    count, peak = map(int, done.stdout.split())
-    assert count == rows * (length - 1)
-    assert peak < 500 << 20  # 1 GB if 16,384 rows are decoded at a time
 
 
 @fuzzed

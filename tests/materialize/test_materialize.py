@@ -181,7 +181,7 @@ def test_a_run_may_hold_no_row_of_the_plan(table, folder):
 def little_memory(monkeypatch):
     """Room for a few rows at once."""
     monkeypatch.setattr(materializing, "_room", lambda entries, runtime: 5000)
-    monkeypatch.setattr(records, "_MOST_ROWS", 11)
+    monkeypatch.setattr(records, "ROWS_AT_ONCE", 11)
 
 
 def test_runs_are_announced_and_removed(little_memory, parquet):

@@ -148,7 +148,7 @@ def test_bad_parquet_columns(refused, tmp_path, columns, message):
 def test_parquet_that_is_none_or_has_bad_metadata(refused, tmp_path):
     path = tmp_path / "p.parquet"
     path.write_bytes(b"PAR1" * 10)
-    refused(path, "not a readable Parquet file")
+    refused(path, "cannot be read as Parquet")
     table = pa.table({"batch": [0, 0], "row": [0, 1]})
     pq.write_table(table.replace_schema_metadata({b"batchplan": b"{"}), path)
     refused(path, "metadata is not JSON")

@@ -138,7 +138,7 @@ def test_other_files(tmp_path):
     with pytest.raises(InputError, match="no such file"):
         Negatives.load(tmp_path / "none.parquet")
     (tmp_path / "bad.parquet").write_bytes(b"PAR1")
-    with pytest.raises(InputError, match="not a readable Parquet"):
+    with pytest.raises(InputError, match="cannot be read as Parquet"):
         Negatives.load(tmp_path / "bad.parquet")
     plan = Plan.cut(range(5), Batching(2), num_rows=5)
     plan.save(tmp_path / "plan.parquet")

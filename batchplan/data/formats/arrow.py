@@ -6,11 +6,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from batchplan.data.formats.arrow_messages import MAGIC, messages
 from batchplan.data.formats.tables import TableFile, TableFormat
+from batchplan.data.proportion import require_decodable
 from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath
 
-_MAGIC = b"ARROW1"  # of files; streams have none
 # Of streams; without it, one may have lost its last rows. Before Arrow 0.15, messages began without
 # the first four bytes.
 _END = b"\xff\xff\xff\xff\0\0\0\0"
@@ -18,8 +19,16 @@ _END = b"\xff\xff\xff\xff\0\0\0\0"
 
 @contextmanager
 def open_table(stream: pa.NativeFile, path: ShardPath) -> Iterator[TableFile]:
-    schema = _reader(stream).schema
-    num_rows = sum(map(len, _batches(stream, path, [0])))
+    reader = _reader(stream)
+    schema, is_file = reader.schema, isinstance(reader, pa.ipc.RecordBatchFileReader)
+    num_rows = dictionaries = 0
+    for message in messages(stream, is_file):  # a batch is decoded as a whole
+        if message.is_dictionary:  # all are kept
+            dictionaries += message.decoded
+        else:
+            num_rows += message.rows
+        most = max(message.decoded, dictionaries)
+        require_decodable(most, stream.size(), f"{path}: record batch of {message.rows} rows")
 
     def batches(columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
         for batch in _batches(stream, path, [schema.get_field_index(name) for name in columns]):
@@ -50,7 +59,7 @@ def _batches(stream: Any, path: ShardPath, columns: Sequence[int]) -> Iterator[p
 
 def _reader(stream: Any, **options: Any) -> Any:
     stream.seek(0)
-    is_file = stream.read(len(_MAGIC)) == _MAGIC
+    is_file = stream.read(len(MAGIC)) == MAGIC
     stream.seek(0)
     read = pa.ipc.open_file if is_file else pa.ipc.open_stream
     return read(stream, options=pa.ipc.IpcReadOptions(**options))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -17,6 +18,8 @@ from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath
 
 _BLOCK = 4 << 20  # bytes of lines parsed at once
+_NAMES, _VALUES = 50_000, 8 << 20  # parsed at once
+_MOST_COLUMNS = 10_000
 
 
 @contextmanager
@@ -29,8 +32,12 @@ def open_table(
         lines.seek(0)
         before = 0
         while block := lines.readlines(_BLOCK):
-            yield _parsed(b"".join(block), columns, f"{path}, after line {before}")
-            before += len(block)
+            for some in _parts(block, len(columns or ())):
+                where = f"{path}, after line {before}"
+                if len(some) == 1 and some[0].count(b":") > _MOST_COLUMNS:
+                    _require_few(re.findall(rb'"((?:[^"\\]|\\.)*+)"\s*+:', some[0]), where)
+                yield _parsed(b"".join(some), columns, where)
+                before += len(some)
 
     if schema is None:
         schema = pa.schema([])
@@ -38,12 +45,25 @@ def open_table(
             # Pyarrow parses text that looks like a time.
             texts = pa.schema([field.with_type(as_text(field.type)) for field in table.schema])
             schema, count = merge(schema, texts), count + len(table)
+            _require_few(schema.names, f"{path}, line {count}")
 
     def batches(_names: Any, rows: int) -> Iterator[pa.RecordBatch]:
         for table in tables(schema):
             yield from table.to_batches(rows)
 
     yield TableFile(schema, count, batches)
+
+
+def _parts(lines: list[bytes], columns: int) -> Iterator[list[bytes]]:
+    """Yield lines in halves while they may have too many names or values: each line has a value of
+    each column, those of the schema or those that other lines name."""
+    names = sum(line.count(b":") for line in lines)
+    if len(lines) > 1 and (names > _NAMES or len(lines) * max(columns, names) > _VALUES):
+        middle = len(lines) // 2
+        yield from _parts(lines[:middle], columns)
+        yield from _parts(lines[middle:], columns)
+    else:
+        yield lines
 
 
 def merge(first: pa.Schema, second: pa.Schema) -> pa.Schema:
@@ -54,6 +74,14 @@ def merge(first: pa.Schema, second: pa.Schema) -> pa.Schema:
 def with_columns(schema: pa.Schema) -> TableFormat:
     """Return the format of files with these columns. Values that a line lacks are null."""
     return TableFormat(FORMAT.name, partial(open_table, schema=schema))
+
+
+def _require_few(names: Iterable[Any], where: str) -> None:
+    if (count := len({*names})) > _MOST_COLUMNS:
+        raise InputError(
+            f"{where}: got {count} different names, expected the same few in each line; write what "
+            "differs as one text, or as a list"
+        )
 
 
 def _parsed(block: bytes, schema: pa.Schema | None, where: str) -> pa.Table:

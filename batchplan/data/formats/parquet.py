@@ -9,11 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from batchplan.data.formats.tables import TableFile, TableFormat
+from batchplan.data.proportion import require_decodable
 from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath
 
 _SMALL = 32 << 20  # bytes of a file whose column chunks may be read as a whole
-_VALUES = 1 << 21  # decoded at a time, of each column; a row of lists may have any number
+_BYTES = 16 << 20  # decoded at a time, of each column; a row of lists may have any number
+_TEXTS = ("NONE", "UTF8", "JSON", "ENUM", "BSON")  # what byte arrays may be, besides decimals
 
 
 @contextmanager
@@ -22,19 +24,28 @@ def open_table(stream: pa.NativeFile, path: ShardPath) -> Iterator[TableFile]:
     # without: Arrow enlarges the buffer to the size that a page states, up to 2 GB if damaged.
     # A request to an object store is worth more bytes.
     least = 1 << 20 if isinstance(path, Path) else 8 << 20
-    buffer = 0 if stream.size() < _SMALL else least
+    how = {
+        "pre_buffer": False, "page_checksum_verification": True,
+        "buffer_size": 0 if stream.size() < _SMALL else least,
+    }  # fmt: skip
     try:
-        with pq.ParquetFile(
-            stream, pre_buffer=False, buffer_size=buffer, page_checksum_verification=True
-        ) as file:
-            meta = file.metadata  # some files state no rows but in their row groups
-            yield TableFile(
-                file.schema_arrow,
-                sum(meta.row_group(group).num_rows for group in range(meta.num_row_groups)),
-                lambda columns, rows: file.iter_batches(
-                    min(rows, _rows_at_once(file, columns, isinstance(path, Path))), columns=columns
-                ),
-            )
+        with pq.ParquetFile(stream, **how) as file:
+            meta = file.metadata
+            groups = [*map(meta.row_group, range(meta.num_row_groups))]
+            for number, group in enumerate(groups):
+                # The stated size is that of encoded values, before a codec shrinks them.
+                require_decodable(
+                    group.total_byte_size, stream.size(), f"{path}: row group {number}"
+                )
+
+            def batches(columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+                most, texts = _layout(file, stream, columns, isinstance(path, Path))
+                # Repeated texts stay in dictionaries: a small file may have a long one many times.
+                coded = pq.ParquetFile(stream, metadata=meta, read_dictionary=texts, **how)
+                yield from (coded if texts else file).iter_batches(min(rows, most), columns=columns)
+
+            # Some files state no rows but in their row groups.
+            yield TableFile(file.schema_arrow, sum(group.num_rows for group in groups), batches)
     except pa.ArrowInvalid as error:
         # Before pyarrow 26, a null among lists of a fixed size fails so (apache/arrow#35692).
         if re.search(r"all lists to be of size=\d+ but index \d+ had size=0", str(error)):
@@ -45,8 +56,11 @@ def open_table(stream: pa.NativeFile, path: ShardPath) -> Iterator[TableFile]:
         raise
 
 
-def _rows_at_once(file: pq.ParquetFile, columns: Sequence[str], local: bool) -> int:
-    """Return the rows of which each column has at most `_VALUES` values, by the metadata.
+def _layout(
+    file: pq.ParquetFile, stream: pa.NativeFile, columns: Sequence[str], local: bool
+) -> tuple[int, list[str]]:
+    """Return the rows of which each column takes `_BYTES`, by the metadata, and the names of the
+    columns of text or bytes.
 
     Raises:
         OSError: a column is encrypted. Its metadata would end the process, so a row is read first:
@@ -55,16 +69,36 @@ def _rows_at_once(file: pq.ParquetFile, columns: Sequence[str], local: bool) -> 
     meta = file.metadata
     for group in range(meta.num_row_groups if local else min(1, meta.num_row_groups)):
         next(file.iter_batches(1, row_groups=[group], columns=columns), None)
-    wanted = [
-        leaf
-        for leaf in range(meta.num_columns)
-        if meta.schema.column(leaf).path.partition(".")[0] in columns
-    ]
-    groups = filter(lambda group: group.num_rows, map(meta.row_group, range(meta.num_row_groups)))
-    most = (
-        -(-group.column(leaf).num_values // group.num_rows) for group in groups for leaf in wanted
-    )
-    return max(1, _VALUES // max(most, default=1))
+    groups = [group for group in map(meta.row_group, range(meta.num_row_groups)) if group.num_rows]
+    most, texts = 1, []
+    for leaf in range(meta.num_columns):
+        column = meta.schema.column(leaf)
+        if column.path.partition(".")[0] not in columns:
+            continue
+        is_bytes, width = column.physical_type == "BYTE_ARRAY", max(8, column.length or 0)
+        if is_bytes and column.path in columns and column.converted_type in _TEXTS:
+            texts.append(column.path)
+            is_bytes = False
+        for group in groups:
+            chunk = group.column(leaf)
+            # Arrow cannot keep dictionaries in lists, and each value may be the longest one.
+            longest = _dictionary_bytes(stream, chunk) // 4 if is_bytes else 0
+            most = max(most, max(width, longest) * -(-chunk.num_values // group.num_rows))
+    return max(1, _BYTES // most), texts
+
+
+def _dictionary_bytes(stream: pa.NativeFile, chunk: pq.ColumnChunkMetaData) -> int:
+    """Return the size of a chunk's dictionary, decoded, by the header of its page; 0 without one.
+
+    The header is a struct of Thrift's compact protocol, that begins with the kind of the page, 2
+    for a dictionary, and its size.
+    """
+    stream.seek(chunk.dictionary_page_offset or chunk.data_page_offset)
+    found = re.match(rb"\x15\x04\x15([\x80-\xff]{0,4}[\0-\x7f])", stream.read(8), re.DOTALL)
+    if found is None:
+        return 0
+    zigzag: int = sum((byte & 127) << 7 * place for place, byte in enumerate(found[1]))
+    return zigzag >> 1
 
 
 FORMAT = TableFormat("Parquet", open_table)

@@ -6,30 +6,31 @@ tile again.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from batchplan.data.arrow_types import id_type, plain, storage, vector_type
+from batchplan.data.arrow_types import decoded_bytes, id_type, plain, storage, vector_type
 from batchplan.data.columns import choose_ids, columns_of, require_column
 from batchplan.data.dtypes import fill, kept_dtype
+from batchplan.data.formats.decoding import decoding
 from batchplan.data.formats.lists import VECTORS, dimensions, matrix_of
 from batchplan.data.matrix import BLOCK_BYTES, Allocate, RowMatrix, Shard, Side
+from batchplan.data.proportion import require_decodable
 from batchplan.data.wanted import Wanted, is_negative
-from batchplan.errors import InputError, ResourceError
-from batchplan.files.kinds import DECRYPT, WIDE, other_kind
-from batchplan.files.reading import open_regular
+from batchplan.errors import InputError
+from batchplan.files.kinds import WIDE
 from batchplan.files.remote import RemotePath, ShardPath, of_each
 
-_IDS_AT_ONCE = 1 << 16
-_ROWS_AT_ONCE = 4096  # of a column, in search of a row that is not null
+ROWS_AT_ONCE = 1 << 16
+T = TypeVar("T")
+
+_ID_BYTES = 64  # of an id, on average, whatever the file
 _WIDE = 16  # columns of floats without a column of vectors are likely dimensions
 
 
@@ -40,22 +41,19 @@ class TableFile(NamedTuple):
         schema: its columns.
         num_rows: its rows according to its metadata, which reading checks.
         batches: given names of columns and the most rows of a batch, yields all rows in order.
+            Text and bytes may be in dictionaries, whatever their type in the schema.
+        size: bytes of the file.
     """
 
     schema: pa.Schema
     num_rows: int
     batches: Callable[[Sequence[str], int], Iterable[pa.RecordBatch]]
+    size: int = 0
 
-    def columns(self, names: Sequence[str], rows: int) -> Iterator[list[pa.Array]]:
+    def columns(self, names: Sequence[str], rows: int = ROWS_AT_ONCE) -> Iterator[list[pa.Array]]:
         """Yield the named columns as `plain` returns them, batch by batch."""
         for batch in self.batches(names, rows):
             yield [plain(batch.column(batch.schema.get_field_index(name))) for name in names]
-
-    def ids(self, name: str) -> pa.Array:
-        """Return a column that `choose_ids` chose, with its nulls and duplicates."""
-        kind = id_type(self.schema.field(name).type)
-        parts = [values.cast(kind) for (values,) in self.columns([name], _IDS_AT_ONCE)]
-        return pa.concat_arrays(parts) if parts else pa.array([], kind)
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ class TableFormat:
             self._stream(path) as stream,
             self.open(stream, path) as file,
         ):
-            yield file
+            yield file._replace(size=stream.size())
 
     def _stream(self, path: ShardPath) -> Any:
         if isinstance(path, RemotePath):
@@ -96,40 +94,162 @@ class TableFormat:
         return pa.memory_map(str(path)) if self.mapped else pa.OSFile(str(path))
 
 
-@contextmanager
-def decoding(path: ShardPath, kind: str) -> Iterator[None]:
-    """Turn what a reader raises in the body into our own exceptions, which name the file.
+class Piece(NamedTuple):
+    """Some rows of a file.
 
-    Raises:
-        InputError: the file is missing, empty or damaged, or is not of this kind.
-        ResourceError: there is not enough memory.
+    Attributes:
+        path: of the file.
+        first: the number of the first row in the file.
+        start: its number in all files.
+        columns: the columns that were asked for, as `TableFile.columns` returns them.
     """
-    if isinstance(path, Path):
-        with open_regular(path, kind) as stream:  # first, so that system errors keep their messages
-            size = os.fstat(stream.fileno()).st_size
-    else:
-        if not path.exists():
-            raise InputError(f"{path}: no such file or folder; check the URL")
-        size = path.size
-    if size == 0:
-        raise InputError(f"{path}: got an empty file (0 bytes), expected {kind}")
-    try:
-        yield
-    except (InputError, ResourceError):
-        raise
-    except MemoryError as error:
-        raise ResourceError(f"{path}: not enough memory to decode it") from error
-    # A damaged file may raise any of these, including UnicodeDecodeError.
-    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
-        reason = (str(error) or type(error).__name__).partition("\n")[0].rstrip(". ")
-        if (other := other_kind(path, kind)) is not None:
-            raise other from error
-        mend = "the file is damaged or of another kind: write or copy it again"
-        if isinstance(error, NotImplementedError):
-            mend = f"pyarrow {pa.__version__} lacks this: write it with other types or encodings"
-        elif "ecrypt" in reason:
-            mend = DECRYPT
-        raise InputError(f"{path}: cannot be read as {kind} ({reason:.200}); {mend}") from error
+
+    path: ShardPath
+    first: int
+    start: int
+    columns: list[pa.Array]
+
+    @property
+    def stop(self) -> int:
+        """The number in all files of the row after the last one."""
+        return self.start + len(self.columns[0])
+
+
+@dataclass(frozen=True)
+class TableFiles(Generic[T]):
+    """Files with columns, whose schemas were checked. Files without rows are left out.
+
+    Attributes:
+        form: the format of all.
+        paths: of the files, in order.
+        rows: of each file.
+        found: what the check returned for each file.
+        size: bytes of all files.
+    """
+
+    form: TableFormat
+    paths: tuple[ShardPath, ...]
+    rows: tuple[int, ...]
+    found: tuple[T, ...]
+    size: int
+
+    @classmethod
+    def of(
+        cls,
+        paths: Sequence[ShardPath],
+        check: Callable[[TableFile, ShardPath], T],
+        form: TableFormat,
+    ) -> TableFiles[T]:
+        """Open each file and check its schema.
+
+        Args:
+            paths: files of one format.
+            check: gets each file that has rows, and its path for messages.
+            form: how to read them.
+
+        Raises:
+            InputError: a file is damaged or of another kind, or none has rows; or as ``check``.
+        """
+
+        def opened(path: ShardPath) -> tuple[ShardPath, int, T, int] | None:
+            with form.opened(path) as file:
+                return (
+                    (path, file.num_rows, check(file, path), file.size) if file.num_rows else None
+                )
+
+        read = [one for one in of_each(opened, paths) if one]
+        if not read:
+            raise InputError(f"{paths[0]}: got 0 rows, expected at least 1; check the file")
+        names, rows, found, sizes = zip(*read, strict=True)
+        return cls(form, names, rows, found, sum(sizes))
+
+    @property
+    def num_rows(self) -> int:
+        """N."""
+        return sum(self.rows)
+
+    def alike(self, what: str = "") -> T:
+        """Return what the check found in all files.
+
+        Args:
+            what: begins to name it in messages.
+
+        Raises:
+            InputError: names the first file in which it is another.
+        """
+        for path, found in zip(self.paths, self.found, strict=True):
+            if found != self.found[0]:
+                raise InputError(
+                    f"{path}{what}: got {found}, expected {self.found[0]} as in {self.paths[0]}; "
+                    "the shards of one side must be alike"
+                )
+        return self.found[0]
+
+    def pieces(self, names: Sequence[str], rows: int = ROWS_AT_ONCE) -> Iterator[Piece]:
+        """Yield the named columns of all files, at most ``rows`` rows at a time.
+
+        Raises:
+            InputError: a file is damaged, or has another number of rows than when it was opened.
+        """
+        start = 0
+        for path, expected in zip(self.paths, self.rows, strict=True):
+            first = 0
+            with self.form.opened(path) as file:
+                for columns in file.columns(names, rows):
+                    first += len(columns[0])
+                    if first > expected:
+                        break
+                    yield Piece(path, first - len(columns[0]), start, columns)
+                    start += len(columns[0])
+            if first != expected:
+                raise InputError(
+                    f"{path}: got {first} rows, expected {expected} as when it was opened; the "
+                    "file is damaged or was written to: write it again, or run again when it is "
+                    "complete"
+                )
+
+    def ids(self, name: str) -> pa.Array:
+        """Return a column that `choose_ids` chose, with its nulls and duplicates.
+
+        Raises:
+            InputError: as `pieces` and `Decoded.add`.
+        """
+        ids = Decoded(self.size, self.num_rows, f"{self.paths[0]} column {name!r}")
+        kind = None
+        for piece in self.pieces([name]):
+            kind = kind or id_type(piece.columns[0].type)
+            ids.add(piece.columns[0], kind)
+        return ids.joined()
+
+
+class Decoded:
+    """Ids that are decoded part by part."""
+
+    def __init__(self, size: int, rows: int, where: str) -> None:
+        """
+        Args:
+            size: bytes of the files.
+            rows: the number of ids.
+            where: the name of the ids in messages.
+        """
+        self._size, self._usual, self._where = size, _ID_BYTES * rows, where
+        self._parts: list[pa.Array] = []
+        self._bytes = 0
+
+    def add(self, ids: pa.Array, kind: pa.DataType | None) -> None:
+        """Decode more ids, to a type that `id_type` returned.
+
+        Raises:
+            InputError: all of them take more memory than the files and the number of ids justify.
+        """
+        self._bytes += decoded_bytes(ids)
+        if self._bytes > self._usual:
+            require_decodable(self._bytes, self._size, f"{self._where}: ids")
+        self._parts.append(ids.cast(kind))
+
+    def joined(self) -> pa.Array:
+        """Return all ids."""
+        return pa.concat_arrays(self._parts)
 
 
 @dataclass(frozen=True)
@@ -177,49 +297,40 @@ class TableSource:
         sides: Sequence[str],
         wanted: Wanted,
     ) -> None:
-        self._form = form
         for path in paths:  # skips those without rows, which may lack types too
             with form.opened(path) as file:
                 schema, where = file.schema, str(path)
                 if file.num_rows:
                     break
         types = {field.name: vector_type(field.type) for field in schema}
-        vectors = wanted.vectors({n: _dtype(kind) for n, kind in types.items() if kind})
+        found = wanted.vectors({n: _dtype(kind) for n, kind in types.items() if kind})
         wide = sum(map(pa.types.is_floating, schema.types))
-        if not vectors and wide >= _WIDE:
+        if not found and wide >= _WIDE:
             raise InputError(
                 f"{where}: got a column for each of {wide} dimensions, expected {VECTORS}; "
                 f"{WIDE.format(path=where, kind=form.name.lower())}"
             )
-        names, mined = wanted.choose(vectors, sides, where, columns_of(schema))
+        names, mined = wanted.choose(found, sides, where, columns_of(schema))
         # If each side has its own files, either may have the ids.
         self.id = choose_ids(schema, wanted.id, where, len(sides) == 2)
         self.sides = (*sides[: len(names)], *["negatives"] * len(mined))
         held = "".join(sides[: len(names)])
         held += f"+{len(mined)}" if mined and names else "negatives" * bool(mined)
 
-        def columns(path: ShardPath) -> tuple[ShardPath, _Columns, Shard] | None:
-            with form.opened(path) as file:
-                if not file.num_rows:
-                    return None
-                shard = Shard(str(path), held, file.num_rows, location=path)
-                return path, _columns(file, path, (*names, *mined), self.id), shard
-
-        if not (read := [one for one in of_each(columns, paths) if one]):
-            raise InputError(f"{where}: got 0 rows, expected at least 1; leave this file out")
-        paths, by_file, shards = zip(*read, strict=True)
-        for path, found in zip(paths, by_file, strict=True):
-            if found != by_file[0]:
-                raise InputError(
-                    f"{path}: got {found}, expected {by_file[0]} as in {paths[0]}; the shards of "
-                    "one side must be alike"
-                )
-        self._columns, self._shards, self._paths = by_file[0], shards, paths
-        self.column = f"column {by_file[0].vectors[0].name!r}"
-        self.counts = {str(shard.path): shard.rows for shard in shards}
+        self._files = TableFiles.of(
+            paths, lambda file, path: _columns(file, path, (*names, *mined), self.id), form
+        )
+        self._columns = self._files.alike()
+        self._shards = tuple(
+            Shard(str(path), held, rows, location=path)
+            for path, rows in zip(self._files.paths, self._files.rows, strict=True)
+        )
+        vectors = self._columns.vectors
+        self.column = f"column {vectors[0].name!r}"
+        self.counts = {shard.path: shard.rows for shard in self._shards}
         self.rows = self.work = sum(self.counts.values())
-        self.dims: tuple[int, ...] = tuple(vector.dim for vector in by_file[0].vectors)
-        self._width = sum(vector.dim * vector.dtype.itemsize for vector in by_file[0].vectors)
+        self.dims: tuple[int, ...] = tuple(vector.dim for vector in vectors)
+        self._width = sum(vector.dim * vector.dtype.itemsize for vector in vectors)
         # While Arrow decodes, it also keeps pages, levels and batches: up to 16 blocks as measured,
         # whatever the size of row groups.
         self.kept = self.rows * self._width
@@ -234,56 +345,30 @@ class TableSource:
         Raises:
             InputError: a file is damaged, or a row is null, ragged, has a null or overflows.
         """
-        outs = [allocate((self.rows, v.dim), v.dtype) for v in self._columns.vectors]
-        ids: list[pa.Array] = []
-        start = 0
-        for path, shard in zip(self._paths, self._shards, strict=True):
-            stop = start + shard.rows
-            self._read_file(path, shard.rows, [out[start:stop] for out in outs], ids, advance)
-            start = stop
+        vectors, files = self._columns.vectors, self._files
+        outs = [allocate((self.rows, v.dim), v.dtype) for v in vectors]
+        ids = Decoded(files.size, self.rows, f"{files.paths[0]} column {self.id!r}")
+        names = [*(vector.name for vector in vectors), *([self.id] if self.id else [])]
+        for path, first, start, columns in files.pieces(names, max(1, BLOCK_BYTES // self._width)):
+            rows = slice(start, start + len(columns[0]))
+            for side, vector, column, out in zip(self.sides, vectors, columns, outs, strict=False):
+
+                def place(row: int, name: str = vector.name) -> str:
+                    return f"{path} row {first + row}, column {name!r}"  # noqa: B023
+
+                if side == "negatives" and column.null_count:  # these rows have fewer
+                    out[rows] = 0
+                    _fill_valid(out[rows], column, vector.dim, place)
+                else:
+                    fill(out[rows], matrix_of(column, vector.dim, place))
+            if self.id:
+                ids.add(columns[-1], self._columns.ids)
+            advance(len(columns[0]))
         sides = [
             Side(side, RowMatrix([out]), self._shards)
             for side, out in zip(self.sides, outs, strict=True)
         ]
-        return sides, pa.concat_arrays(ids) if self.id else None
-
-    def _read_file(
-        self,
-        path: ShardPath,
-        rows: int,
-        outs: list[NDArray[Any]],
-        ids: list[pa.Array],
-        advance: Callable[[int], None],
-    ) -> None:
-        vectors = self._columns.vectors
-        names = [*(vector.name for vector in vectors), *([self.id] if self.id else [])]
-        start = 0
-        with self._form.opened(path) as file:
-            for columns in file.columns(names, max(1, BLOCK_BYTES // self._width)):
-                stop = start + len(columns[0])
-                if stop > rows:
-                    break
-                for side, vector, column, out in zip(
-                    self.sides, vectors, columns, outs, strict=False
-                ):
-
-                    def place(row: int, name: str = vector.name, start: int = start) -> str:
-                        return f"{path} row {start + row}, column {name!r}"
-
-                    if side == "negatives" and column.null_count:  # these rows have fewer
-                        out[start:stop] = 0
-                        _fill_valid(out[start:stop], column, vector.dim, place)
-                    else:
-                        fill(out[start:stop], matrix_of(column, vector.dim, place))
-                if self.id:
-                    ids.append(columns[-1].cast(self._columns.ids))
-                advance(stop - start)
-                start = stop
-        if start != rows:
-            raise InputError(
-                f"{path}: got {start} rows, expected {rows} according to its metadata; the file is "
-                "damaged: write or copy it again"
-            )
+        return sides, ids.joined() if self.id else None
 
 
 def _fill_valid(out: NDArray[Any], column: pa.Array, dim: int, place: Callable[[int], str]) -> None:
@@ -314,7 +399,7 @@ def _columns(
         # Read even if the type states the length of lists, which decides how much is allocated.
         first = next((rows[0] for (rows,) in file.columns([name], 1) if len(rows)), None)
         if is_negative(name) and first is not None and not first.is_valid:
-            valid = (rows.drop_null() for (rows,) in file.columns([name], _ROWS_AT_ONCE))
+            valid = (rows.drop_null() for (rows,) in file.columns([name], ROWS_AT_ONCE))
             first = next((rows[0] for rows in valid if len(rows)), None)
         vectors.append(_Vectors(name, dimensions(storage(column_type), first, where), dtype))
     if id_name is None:

@@ -1,7 +1,5 @@
 """Parquet: columns batch and row, and id if there are ids; the metadata are in the schema."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -10,8 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from batchplan.data.formats import parquet
+from batchplan.data.formats.tables import TableFile, TableFiles
+from batchplan.data.proportion import require_decodable
 from batchplan.errors import InputError
-from batchplan.files.reading import changed_error, open_regular
+from batchplan.files.reading import changed_error
 from batchplan.plans.formats.contents import (
     Document,
     PlanFormat,
@@ -25,6 +26,7 @@ from batchplan.typing import Int64Array
 _KEY = b"batchplan"
 NEGATIVES_KEY = b"batchplan-negatives"  # of tables of negatives
 _ROW_GROUP = 1 << 20
+_ENTRY_BYTES = 40  # of memory that a plan takes while it is read and checked
 
 
 def write(stream: BinaryIO, plan: Any, document: Document, ids: Any) -> None:
@@ -35,28 +37,37 @@ def write(stream: BinaryIO, plan: Any, document: Document, ids: Any) -> None:
     pq.write_table(table, stream, row_group_size=_ROW_GROUP)
 
 
-def read(stream: BufferedReader, path: Path) -> Read:
-    with _parquet(stream, path) as file:
-        schema = file.schema_arrow
+def read(_stream: BufferedReader, path: Path) -> Read:
+    with parquet.FORMAT.opened(path) as file:
+        schema = file.schema
         if any(schema.names.count(name) != 1 for name in ("batch", "row")):
             raise InputError(
                 f"{path}: columns {schema.names!r:.200}, expected one column batch and one column "
                 "row; is this a plan?"
             )
-        table = file.read(columns=["batch", "row"])
-    for name in ("batch", "row"):
-        if nulls := table[name].null_count:
-            raise InputError(
-                f"{path}, column {name}: got {nulls} nulls, expected none; drop those rows"
-            )
-    batch = widen(table["batch"].to_numpy(), f"{path}, column batch")
-    rows = widen(table["row"].to_numpy(), f"{path}, column row")
+        require_plausible(_ENTRY_BYTES * file.num_rows, file, path)
+        found: dict[str, list[Int64Array]] = {"batch": [], "row": []}
+        for columns in file.columns([*found]):
+            for (name, parts), column in zip(found.items(), columns, strict=True):
+                if nulls := column.null_count:
+                    raise InputError(
+                        f"{path}, column {name}: got {nulls} nulls, expected none; drop those rows"
+                    )
+                parts.append(widen(column.to_numpy(zero_copy_only=False), f"{path}, column {name}"))
+    if not found["row"]:
+        widen(np.empty(0, np.int64), str(path))  # refuses it
+    batch, rows = (np.concatenate(found.pop(name)) for name in ("batch", "row"))
     stored = (schema.metadata or {}).get(_KEY)
     document = None if stored is None else parse_document(stored, str(path))
     return rows, _offsets_of(batch, str(path)), document
 
 
-def entry_ids(path: Path, digest: str) -> pa.ChunkedArray | None:
+def require_plausible(need: int, file: TableFile, path: Path) -> None:
+    """Refuse a plan or a table of negatives that needs memory out of proportion to its file."""
+    require_decodable(need, file.size, f"{path}: row numbers", "save it as .npy, or plan again")
+
+
+def entry_ids(path: Path, digest: str) -> pa.Array | None:
     """Return the ids of the entries of a plan (num_entries,), or of the anchors of a table of
     negatives (n,); None if it has none or is not Parquet.
 
@@ -69,37 +80,18 @@ def entry_ids(path: Path, digest: str) -> pa.ChunkedArray | None:
     """
     if path.suffix.lower() != ".parquet":
         return None
-    with opened(path, "a plan") as file:
-        keyed = file.schema_arrow.metadata or {}
+
+    def check(file: TableFile, _path: Any) -> bool:
+        keyed = file.schema.metadata or {}
         stored = keyed.get(_KEY, keyed.get(NEGATIVES_KEY))
-        if stored is None or "id" not in file.schema_arrow.names:
-            return None
+        if stored is None or "id" not in file.schema.names:
+            return False
         if parse_document(stored, str(path)).get("digest") != digest:
             raise changed_error(path, "another plan")
-        return file.read(columns=["id"])["id"]
+        return True
 
-
-@contextmanager
-def opened(path: Path, what: str) -> Iterator[pq.ParquetFile]:
-    """An open Parquet file, expected to be ``what``.
-
-    Raises:
-        InputError: the file, or what the body reads from it, is missing or unreadable.
-    """
-    with open_regular(path, what) as stream, _parquet(stream, path) as file:
-        yield file
-
-
-@contextmanager
-def _parquet(stream: BufferedReader, path: Path) -> Iterator[pq.ParquetFile]:
-    try:
-        with pq.ParquetFile(stream) as file:
-            yield file
-    except InputError:
-        raise
-    except (pa.ArrowException, OSError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path}: is not a readable Parquet file ({reason:.200})") from error
+    files = TableFiles.of([path], check, parquet.FORMAT)
+    return files.ids("id") if files.alike() else None
 
 
 def has_metadata(path: Path, key: bytes = _KEY) -> bool:
