@@ -22,6 +22,7 @@ _OTHERS = {
     "materialize": "materializing",
     "embed": "embedding",
     "verify-consumption": "verifying",
+    "demo": "demonstrating",
     "warmup": "warming",
 }
 
@@ -29,14 +30,14 @@ _OTHERS = {
 def application(wanted: str | None = None) -> typer.Typer:
     """Return the application with all commands, or only with ``wanted`` if that is one of them.
 
-    Building all commands is the slowest part of ``--help``.
+    Building all commands is the slowest part of ``--help``. ``demo`` runs some of the others.
     """
     # Without rich markup, --help does not import rich and takes half the time.
     names = {"help_option_names": ["-h", "--help"]}
     app = typer.Typer(cls=Application, context_settings=names, rich_markup_mode=None)
     app.callback()(_batchplan)
     commands = {**dict.fromkeys(["plan", *PLANNERS], "planning"), **_OTHERS}
-    for name in [wanted] if wanted in commands else commands:
+    for name in [wanted] if wanted in commands and wanted != "demo" else commands:
         module = commands[name]
         kind = PlanningCommand if module == "planning" else PaneledCommand
         if name in PLANNERS:

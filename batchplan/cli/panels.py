@@ -82,10 +82,10 @@ class Application(Commands):
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not args:
+        if not args and not ctx.resilient_parsing:  # which a completion is
             print_document(ctx.get_help() + "\n")
             raise Exit(2)
-        help_of = [*args[1:2], "--help"] if args[0] == "help" else args
+        help_of = [*args[1:2], "--help"] if args[:1] == ["help"] else args
         return super().parse_args(ctx, help_of)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

@@ -67,7 +67,7 @@ def test_examples_run_as_they_stand(name, run, done, pairs, parquet, monkeypatch
 
 def test_every_planner_is_a_command():
     measuring = ["evaluate", "check", "compare", "inspect", "report"]
-    others = ["concat", "materialize", "embed", "verify-consumption", "warmup"]
+    others = ["concat", "materialize", "embed", "verify-consumption", "demo", "warmup"]
     assert list(COMMANDS) == ["plan", *PLANNERS, "refine", *measuring, *others]
 
 

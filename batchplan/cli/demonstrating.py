@@ -1,0 +1,60 @@
+"""The command `demo`: the main commands on sample data."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from batchplan.cli.grouping import grouped
+from batchplan.cli.options import FORCE
+from batchplan.cli.output import say
+from batchplan.errors import InputError
+
+_SAMPLE = Path(__file__).parents[1] / "sample.parquet"
+
+
+@grouped
+def demo(
+    ctx: typer.Context,
+    place: Annotated[
+        str, typer.Argument(metavar="FOLDER", help="Folder for the data, the plan and the page.")
+    ] = "batchplan-demo",
+    force: bool = FORCE,
+) -> None:
+    """Plan sample data, and write a page about the plan.
+
+    Needs no data: 2,048 pairs of docstrings and code come with the package. It shows each command
+    that it runs, so that you can run it on your own data. It takes about 20 seconds, and up to 30
+    more in a new installation, which compiles kernels once. The page needs the packages of
+    "batchplanner[report]".
+
+    \\b
+    Example:
+      batchplan demo
+    """
+    from batchplan.files.atomic import output_errors, write_files
+    from batchplan.plans.output import check_file, check_place
+
+    folder = Path(place)
+    pairs, plan, page = (str(folder / name) for name in ("pairs.parquet", "plan.npy", "page.html"))
+    if folder.is_dir():
+        for path in (pairs, plan, page):
+            check_file(Path(path), force, [])
+    elif folder.exists():
+        raise InputError(f"{folder}: is a file, expected a folder; choose another name")
+    else:
+        check_place(folder)
+        with output_errors(folder):
+            folder.mkdir()
+    write_files({Path(pairs): _SAMPLE.read_bytes()})
+    for words in (
+        ["plan", pairs, "-o", plan],
+        ["evaluate", plan, pairs],
+        ["report", plan, pairs, "-o", page, "-q"],
+    ):
+        words += ["--force"] * (force and words[0] != "evaluate")
+        say(f"$ {shlex.join(['batchplan', *words])}")
+        if status := ctx.find_root().command.main(words, "batchplan", standalone_mode=False):
+            raise typer.Exit(status)
+    say(f"open {page} in a browser")
