@@ -5,6 +5,8 @@ expected, and how to fix it. The command line ends with an exit status for each 
 (`batchplan.cli.statuses`).
 """
 
+from batchplan.pages import linked
+
 _MOST, _END = 480, 220  # characters of a message, and those that are kept of its end
 
 
@@ -13,7 +15,7 @@ class BatchplanError(Exception):
 
     def __init__(self, message: object = "") -> None:
         """Make the error; of a long message, as by many columns, the middle is left out."""
-        text = str(message)
+        text = linked(str(message))
         if len(text) > _MOST:
             text = f"{text[: _MOST - _END - 5]} ... {text[-_END:]}"
         super().__init__(text)

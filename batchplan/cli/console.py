@@ -24,6 +24,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from batchplan.cli.process import STARTED
+from batchplan.pages import linked
 from batchplan.runtime import CHOICE, COMMAND, NOTE, PLANNED, SCRATCH, WARNING
 from batchplan.text import clean, one_line
 
@@ -125,7 +126,7 @@ class Watch:
         in_a_log = name == PLANNED and not self.console.is_terminal  # a log has no progress bars
         usual = (name in _ALWAYS_NOTED or in_a_log) and not self._quiet
         if usual or self._verbose or name == WARNING:
-            self.console.print(Text(one_line(f"{name}: {value}")), soft_wrap=True)
+            self.console.print(Text(one_line(linked(f"{name}: {value}"))), soft_wrap=True)
 
     def spent(self) -> dict[str, float]:
         """Return the seconds of wall time of ``start-up`` and of each stage.

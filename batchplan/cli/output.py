@@ -10,12 +10,13 @@ from typing import Any
 
 import typer
 
+from batchplan.pages import linked
 from batchplan.text import clean, one_line
 
 
 def say(text: str) -> None:
     """Print one line on standard error."""
-    typer.echo(one_line(text), err=True)
+    typer.echo(one_line(linked(text)), err=True)
 
 
 def show_warning(message: Warning | str, *_args: Any, **_kwargs: Any) -> None:

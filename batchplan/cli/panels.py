@@ -7,6 +7,7 @@ from typer.core import TyperCommand
 
 from batchplan.cli.output import print_document
 from batchplan.cli.statuses import Commands
+from batchplan.pages import linked
 from batchplan.planners.partition.options import PartitionOptions
 
 PLANNERS_PANEL = "Planners"
@@ -31,6 +32,9 @@ class PaneledCommand(TyperCommand):
         "Sources": ("pair", "negatives", "candidates", *_SOURCES),
         "Run": ("seed", "quiet", "verbose", *_DEVICES, "help"),
     }
+
+    def get_help(self, ctx: Any) -> str:
+        return linked(super().get_help(ctx))
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         records = {}
