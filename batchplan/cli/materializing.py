@@ -17,6 +17,7 @@ from batchplan.cli.options import (
     QUIET,
     VERBOSE,
     PlanFile,
+    refuse_plans,
 )
 from batchplan.cli.output import print_json
 from batchplan.materialize.options import MaterializeOptions
@@ -68,6 +69,7 @@ def materialize(
     from batchplan.plans.negatives import is_negatives
     from batchplan.plans.output import check_folder
 
+    refuse_plans(data, "data")
     check_folder(output, NAME, force=force, inputs=[plan, *data])
     watch = Watch(quiet=quiet, verbose=verbose)
     with watch.watching():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -54,6 +54,18 @@ class Opened(NamedTuple):
     data: Any  # Embeddings; or Candidates of a `ListSession`
     runtime: Runtime
     watch: Watch
+
+
+def refuse_plans(paths: Sequence[str], expected: str) -> None:
+    """Refuse plans and tables of negatives among the files of ``expected``."""
+    from batchplan.plans import is_plan
+    from batchplan.plans.negatives import is_negatives
+
+    for path in paths:
+        if is_plan(path) or is_negatives(path):
+            raise InputError(
+                f"{path}: is a plan, expected {expected}; give plans first: PLAN {expected.upper()}"
+            )
 
 
 def load_plan(path: str, batch_size: int | None, num_rows: int) -> Plan:
@@ -128,13 +140,8 @@ class HostSession:
             InputError: a plan is among them; or as `load_embeddings`.
         """
         from batchplan.cli.console import Watch
-        from batchplan.plans import is_plan
 
-        for path in filter(is_plan, embeddings):
-            raise InputError(
-                f"{path}: is a plan, expected embeddings; give plans first: PLAN EMBEDDINGS"
-            )
-
+        refuse_plans(embeddings, "embeddings")
         watch = Watch(quiet=self.quiet, verbose=self.verbose)
         runtime = Runtime.of(self.where(), self.memory, self.seed, watch)
         with watch.watching():

@@ -15,6 +15,7 @@ from batchplan.data.origin import Origin
 from batchplan.data.shards import order_of
 from batchplan.data.validate import Content, check_content, long_rows
 from batchplan.errors import InputError
+from batchplan.files.saved_data import embedded_order
 from batchplan.options import ShardOrder
 from batchplan.typing import BoolArray, Int64Array
 
@@ -74,8 +75,12 @@ class Embeddings:
 
     @property
     def shard_order(self) -> ShardOrder | None:
-        """The order of files in folders or globs; None if it makes no difference."""
-        return order_of(self.origin.files, self.origin.shard_order) if self.origin else None
+        """The order of files in folders or globs, or of the texts that `embed` read; None if it
+        makes no difference."""
+        if self.origin is None:
+            return None
+        files, order = self.origin.files, self.origin.shard_order
+        return order_of(files, order) or embedded_order(files[0].parent)
 
     @property
     def matrices(self) -> tuple[RowMatrix, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 
 from batchplan.data.arrow_types import id_type
@@ -40,7 +41,8 @@ def check_types(paths: Iterable[ShardPath]) -> None:
 def check_rows(table: ShardPath, embeddings: Data) -> None:
     """Refuse a table of the rows of the data that has other ids, or the same in another order.
 
-    Ids of which none is one of the data pass, since they may be those of the other side.
+    Ids of which none is one of the data pass with a warning, since they may be those of the other
+    side.
 
     Raises:
         InputError: as `check_same` and `check_types`.
@@ -57,7 +59,7 @@ def check_rows(table: ShardPath, embeddings: Data) -> None:
         return
     ids = files.ids(name)
     expected = Ids(embeddings.ids, "the data", "row {}".format)
-    check_same(expected, Ids(ids, str(table), "row {}".format), lambda _note: None)
+    check_same(expected, Ids(ids, str(table), "row {}".format), warnings.warn)
 
 
 def check_types_with(embeddings: Data, others: Sequence[ShardPath]) -> None:

@@ -177,4 +177,4 @@ def _some(ids: pa.Array) -> str:
 
 
 def _shown(ids: pa.Array, row: int) -> str:
-    return f"{ids[row].as_py()!r:.50}"
+    return f"{ids[row].as_py()!r:.80}"

@@ -92,6 +92,8 @@ def find_files(
         )
     files: list[ShardPath] = []
     for item in items:
+        if not os.fspath(item):  # else the folder in which the process runs
+            raise InputError(f"{where}: got an empty path, expected a file, folder or glob")
         with readable(os.fspath(item)):
             path = locate(os.fspath(item))
             found, begin = _expand(path, expected, kind_of)

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 from collections.abc import Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from batchplan.data.formats.arrays import ArraySource
@@ -18,6 +19,7 @@ if TYPE_CHECKING:  # arrays need no Arrow
 
 _MEND = "name the files of the other side as the pair (--pair), or pass single=True (--single)"
 _DIGITS = re.compile("([0-9]+)")
+_PAIRS = [{"x", "y"}, {"anchor", "positive"}, {"query", "document"}, {"queries", "documents"}]
 
 
 def alone(
@@ -28,7 +30,7 @@ def alone(
 
     Raises:
         InputError: two sides with ``single``; or several paths of one matrix without, or files with
-            several stems, equally many of each and with equally many rows.
+            several stems, equally many of each and with equally many rows, or named as two sides.
     """
     named, wanted = listed(paths), origin.wanted
     where = ", ".join(os.fspath(path) for path in named[:3]) + ", ..." * (len(named) > 3)
@@ -50,8 +52,8 @@ def alone(
                 "one, the other side as the pair (--pair) and mined negatives (--negatives)",
             )
         raise InputError(
-            f"{' and '.join([one, other, *more][:4]):.200}: got {source.rows // len(sides):,} rows "
-            f"each, which look like the {kind} of pairs, in one matrix; "
+            f"{' and '.join([one, other, *more][:4]):.200}: got {_counts(sides, source.counts)}, "
+            f"which look like the {kind} of pairs, in one matrix; "
             f"name {name}, or pass single=True (--single) if they are shards of one matrix"
         )
     if len(named) > 1:
@@ -78,7 +80,16 @@ def _sides(rows: dict[str, int]) -> list[list[str]] | None:
         stems.setdefault(_DIGITS.sub("", name), []).append(name)
     sides = list(stems.values())
     sizes = {(len(names), sum(rows[name] for name in names)) for names in sides}
-    return sides if len(sides) > 1 and len(sizes) == 1 else None
+    if len(sides) > 1 and (len(sizes) == 1 or {PurePath(name).stem for name in rows} in _PAIRS):
+        return sides
+    return None
+
+
+def _counts(sides: Sequence[Sequence[str]], rows: dict[str, int]) -> str:
+    counts = [sum(rows[name] for name in names) for names in sides]
+    if len({*counts}) == 1:
+        return f"{counts[0]:,} rows each"
+    return f"{' and '.join(f'{count:,}' for count in counts)} rows"
 
 
 def _in_shell(names: Sequence[str]) -> str:

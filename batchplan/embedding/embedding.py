@@ -26,12 +26,13 @@ from batchplan.files.documents import parse_json
 from batchplan.files.folders import staged_folder
 from batchplan.files.inputs import PathLike, listed
 from batchplan.files.reading import read_regular
+from batchplan.files.saved_data import EMBEDDED
 from batchplan.keywords import EmbedKeywords
 from batchplan.options import with_options
 from batchplan.plans.output import check_folder
 from batchplan.runtime import Observer, Runtime
 
-NAME = "_embedding.json"  # readers of folders skip names that begin with _
+NAME = EMBEDDED
 _MOST_BYTES = 1 << 20
 _BATCHES_AT_ONCE = 64  # batches of the model between two steps of the progress
 
@@ -121,6 +122,8 @@ def embed(
             "columns": settings.names, "id_column": name, "normalize": settings.normalize,
             "batch_size": settings.batch_size, "shard_rows": settings.shard_rows,
         }  # fmt: skip
+        if source.order:  # of the data of plans for these embeddings
+            facts["shard_order"] = source.order
     kept, width = 0, len(settings.names)
     with (
         staged_folder(path, keep=True) as folder,

@@ -1,13 +1,18 @@
-"""Folders that `datasets` saved with ``save_to_disk``."""
+"""What folders say about their files: those that `datasets` saved, and those of `embed`."""
 
+from contextlib import suppress
 from pathlib import Path
+from typing import get_args
 
 from batchplan.errors import InputError
 from batchplan.files.documents import parse_json
+from batchplan.files.reading import read_regular
 from batchplan.files.remote import ShardPath, opened_file
+from batchplan.options import ShardOrder
 
 _INFO, _STATE, _SPLITS = "dataset_info.json", "state.json", "dataset_dict.json"
 _MOST_BYTES = 16 << 20
+EMBEDDED = "_embedding.json"  # what `embed` says; readers of folders skip names that begin with _
 
 
 def saved_files(folder: ShardPath) -> list[str] | None:
@@ -48,3 +53,15 @@ def saved_files(folder: ShardPath) -> list[str] | None:
             "writes only the selected rows"
         )
     return list(names)
+
+
+def embedded_order(folder: ShardPath) -> ShardOrder | None:
+    """Return the order of the files of texts whose embeddings a folder has; None if `embed` wrote
+    none."""
+    path = folder / EMBEDDED
+    if not isinstance(path, Path) or not path.is_file():
+        return None
+    with suppress(ValueError, AttributeError, InputError):
+        order = parse_json(read_regular(path, _MOST_BYTES, "the facts")).get("shard_order")
+        return next((known for known in get_args(ShardOrder) if known == order), None)
+    return None

@@ -3,10 +3,11 @@
 from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath
 
-# A folder in each table, the end of names of files there, and the Arrow table of the current rows.
+# A folder in each table, the end of names of files there if others have such a folder too, and the
+# Arrow table of the current rows.
 _TABLES = {
-    "Delta Lake": ("_delta_log", ".json", "deltalake.DeltaTable(folder).to_pyarrow_table()"),
-    "Hudi": (".hoodie", ".properties", "pyarrow.Table.from_batches(hudi.HudiTable(folder).read())"),
+    "Delta Lake": ("_delta_log", "", "deltalake.DeltaTable(folder).to_pyarrow_table()"),
+    "Hudi": (".hoodie", "", "pyarrow.Table.from_batches(hudi.HudiTable(folder).read())"),
     "Iceberg": (
         "metadata",
         ".metadata.json",
@@ -24,7 +25,9 @@ def refuse_table(folder: ShardPath) -> None:
     """
     for name, (mark, suffix, rows) in _TABLES.items():
         inner = folder / mark
-        if inner.is_dir() and any(entry.name.endswith(suffix) for entry in inner.iterdir()):
+        if inner.is_dir() and (
+            not suffix or any(entry.name.endswith(suffix) for entry in inner.iterdir())
+        ):
             raise InputError(
                 f"{folder}: is a table of {name}, whose files also have overwritten or deleted "
                 f"rows; write its rows to one file, pyarrow.parquet.write_table({rows}, "

@@ -112,6 +112,7 @@ class MultiDatasetPlans:
         """Keep the vectors of a step; see `EpochPlans.record`. All its rows are of one data set."""
         numbers = row_numbers(rows, self.num_rows)
         if not numbers.size:
+            next(iter(self.plans.values()))._known_vectors.record(numbers, x, y, *negatives)
             return
         number = self._number_of(numbers)
         own = list(self.plans.values())[number]

@@ -131,7 +131,9 @@ def write_groups(path: Path, groups: Int64Array, own_table: str | None) -> None:
     Raises:
         InputError: the user's table has another number of rows.
     """
-    table = pa.table({GROUPS: pa.array(groups, mask=groups < 0)})
+    what = {"description": "rows with the same number share a text, and are no negatives"}
+    field = pa.field(GROUPS, pa.int64(), metadata=what)
+    table = pa.table([pa.array(groups, mask=groups < 0)], pa.schema([field]))
     if own_table is not None:
         own = pq.read_table(own_table)
         if len(own) != len(groups):
@@ -139,7 +141,7 @@ def write_groups(path: Path, groups: Int64Array, own_table: str | None) -> None:
                 f"{own_table}: has {len(own)} rows, expected {len(groups)}, one for each row of "
                 "the data set"
             )
-        table = own.append_column(GROUPS, table[GROUPS])
+        table = own.append_column(field, table[GROUPS])
     write_files({path: lambda stream: pq.write_table(table, stream)})
 
 

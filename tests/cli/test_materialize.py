@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from batchplan.embedding import embed
 from batchplan.plans import Plan
 
 
@@ -190,7 +192,8 @@ def shards_of_texts(rows=300, shards=12):
     os.mkdir("tx")
     parts = [list(map(int, part)) for part in np.split(np.arange(rows), shards)]
     for number, part in enumerate(parts):
-        pq.write_table(pa.table({"row": part}), f"tx/part-{number}.parquet")
+        columns = {"row": part, "text": [*map(str, part)]}
+        pq.write_table(pa.table(columns), f"tx/part-{number}.parquet")
     return ds.dataset("tx").to_table()["row"].to_numpy()
 
 
@@ -205,6 +208,31 @@ def test_shards_that_other_readers_read_in_another_order(folder, done, refused):
     for order, rows in (("lexicographic", read), ("natural", np.arange(300))):
         done("materialize", "mp.npy", "tx", "-o", order, "--shard-order", order)
         assert pq.read_table(order)["row"].to_pylist() == rows[plan.rows].tolist()
+
+
+def test_embeddings_know_the_order_of_their_texts(folder, done, refused):
+    shards_of_texts()
+    model = SimpleNamespace(facts={}, encode=lambda texts, _column: np.ones((len(texts), 2), "f4"))
+    embed(model, "tx", "emb", columns="text", shard_order="natural")
+    done("random", "emb", "--single", "-b", 50, "-o", "mp.npy")
+    data = "mp.npy", "tx", "-o", "mat", "--shard-order"
+    message = refused("materialize", *data, "lexicographic")
+    assert "plan: made for files in natural order, got lexicographic order; pass" in message
+    done("materialize", *data, "natural")
+    assert pq.read_table("mat")["row"].to_pylist() == Plan.load("mp.npy").rows.tolist()
+
+
+def test_columns_of_shards_are_read_by_their_names(npy, done):
+    done("random", *npy, "-b", 8, "-q")
+    os.mkdir("d")
+    table = pa.table({"a": [f"a{row}" for row in range(48)], "b": [f"b{row}" for row in range(48)]})
+    pq.write_table(table[:24], "d/0.parquet")
+    pq.write_table(table[24:].select(["b", "a"]), "d/1.parquet")
+    done("materialize", "plan.npy", "d", "-o", "out")
+    rows = Plan.load("plan.npy").rows.tolist()
+    found = pq.read_table("out").to_pydict()
+    assert found["a"] == [f"a{row}" for row in rows]
+    assert found["b"] == [f"b{row}" for row in rows]
 
 
 def test_a_plan_knows_the_order_of_its_shards(folder, done, refused):
@@ -229,3 +257,8 @@ def test_a_plan_knows_the_order_of_its_shards(folder, done, refused):
     assert Plan.load("r.npz").metadata.shard_order == "natural"
     done("concat", "mp.npz", "r.npz", "-o", "both.npz")
     assert Plan.load("both.npz").metadata.shard_order == "natural"
+
+
+def test_the_plan_and_the_data_swapped(planned, refused):
+    message = refused("materialize", "data.parquet", "plan.npy", "-o", "out")
+    assert message.endswith("plan.npy: is a plan, expected data; give plans first: PLAN DATA\n")

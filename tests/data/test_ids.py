@@ -1,5 +1,6 @@
 """Ids of the rows, wherever those of two files meet: compared by value, and never skipped."""
 
+import uuid
 from decimal import Decimal
 
 import numpy as np
@@ -255,3 +256,27 @@ def test_ids_of_candidates_by_value(tmp_path):
             assert Candidates.load(path).indices.reshape(N, 2).tolist() == lists
     write(path, ids=pa.array([["007", "8"]] * N), id=pa.array(range(N)), **more)
     assert "row 0: got the candidate '007', which is not in" in refusal(Candidates.load, path)
+
+
+def test_ids_are_shown_whole(tmp_path):
+    """Those of UUIDs as bytes, and texts of 52 characters."""
+    keys = [uuid.uuid5(uuid.NAMESPACE_URL, str(row)) for row in range(2 * N)]
+    for all_ids in ([key.bytes for key in keys], [f"{row:052}" for row in range(2 * N)]):
+        own, other = all_ids[:N], [*all_ids[: N - 1], all_ids[N]]
+        x, y = write(tmp_path / "x.parquet", id=own), write(tmp_path / "y.parquet", Y, id=other)
+        message = refusal(load_embeddings, x, y)
+        assert repr(own[-1]) in message
+        assert len(message) <= 500
+
+
+def test_a_table_without_common_ids_is_noted(tmp_path):
+    x = write(tmp_path / "x.parquet", id=[f"q{row}" for row in range(N)])
+    data = load_embeddings(x, single=True)
+    table = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"id": [f"d{row}" for row in range(N)], "s": ["a"] * N}), table)
+    for read in (
+        lambda: load_labels("s", data, table),
+        lambda: load_texts("s", data, np.arange(N), table),
+    ):
+        with pytest.warns(UserWarning, match=f"no id of {table} is one of the data; rows pair by"):
+            read()

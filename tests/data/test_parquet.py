@@ -102,6 +102,15 @@ def test_any_sharding_row_groups_and_batches(tmp_path_factory, cuts, group, form
     np.testing.assert_array_equal(loaded.x.rows(0, len(oracle)), np.array(oracle, np.float32))
 
 
+def test_columns_are_read_by_their_names(tmp_path):
+    write(tmp_path / "0.parquet", x=fixed(X), y=fixed(Y), id=range(20))
+    write(tmp_path / "1.parquet", id=range(20, 40), y=fixed(Y), x=fixed(X))
+    loaded = load_embeddings(tmp_path)
+    np.testing.assert_array_equal(loaded.x.rows(0, 40), np.concatenate([X, X]))
+    np.testing.assert_array_equal(loaded.y.rows(0, 40), np.concatenate([Y, Y]))
+    assert loaded.ids.to_pylist() == list(range(40))
+
+
 def test_one_vector_column_is_one_matrix(path):
     loaded = load_embeddings(write(path, text=pa.array(["a"] * 20), v=fixed(X)))
     assert loaded.y is loaded.x

@@ -129,8 +129,8 @@ def test_three_sides_in_one_folder_are_refused():
 
 
 def test_sides_of_other_sizes_are_shards():
-    write(".npy", "d/x", "d/y")
-    np.save("d/y.npy", ROWS[:5])
+    write(".npy", "d/a", "d/b")
+    np.save("d/b.npy", ROWS[:5])
     with pytest.warns(UserWarning, match="d: one matrix of 11 x 4 of 2 files, so each row"):
         load_embeddings("d")
 
@@ -160,3 +160,21 @@ def test_a_matrix_that_was_asked_for_is_not():
 def test_pairs_are_no_single_matrix(sides):
     with pytest.raises(InputError, match=r"got two sides of pairs, expected one matrix"):
         load_embeddings(*sides, single=True)
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".parquet"])
+def test_sides_with_other_numbers_of_rows_are_refused(suffix):
+    for name, rows in (("x", 5), ("y", 3)):
+        Path("d").mkdir(exist_ok=True)
+        WRITERS[suffix](Path(f"d/{name}{suffix}"), ROWS[:rows])
+    with pytest.raises(InputError) as error:
+        load_embeddings("d")
+    said = f"d/x{suffix} and d/y{suffix}: got 5 and 3 rows, which look like the two sides of pairs"
+    assert str(error.value).startswith(said)
+    assert load_embeddings("d", single=True).num_rows == 8
+
+
+def test_an_empty_path_is_not_the_folder_of_the_process():
+    for paths in ("", [""], ["x.npy", ""]):
+        with pytest.raises(InputError, match="x: got an empty path, expected a file, folder or gl"):
+            load_embeddings(paths)

@@ -110,6 +110,13 @@ TABLES = {  # what the tools write next to the files of rows
 }
 
 
+@pytest.mark.parametrize("mark", ["_delta_log", ".hoodie"])
+def test_tables_whose_log_is_empty(mark, tmp_path, touch):
+    touch("t/0.parquet")
+    (tmp_path / "t" / mark).mkdir()
+    assert f"{tmp_path}/t: is a table of " in refuse(f"{tmp_path}/t")
+
+
 @pytest.mark.parametrize("kind", TABLES)
 def test_tables_with_versions(kind, tmp_path, touch):
     file, _ = touch(*(f"t/{name}" for name in TABLES[kind]))

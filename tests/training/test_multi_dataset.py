@@ -149,6 +149,15 @@ def test_vectors_go_to_their_data_set(tmp_path):
     plans.end()
 
 
+def test_a_step_without_rows_must_have_no_vectors(tmp_path):
+    plans = make(tmp_path, embeddings="training")
+    plans.for_epoch(0)
+    with pytest.raises(InputError, match="rows"):
+        plans.record([], np.ones((1, 4)))
+    plans.record([], np.ones((0, 4)))
+    plans.end()
+
+
 def test_pickles_without_its_plans(tmp_path):
     plans = make(tmp_path)
     before = plans.for_epoch(0)
