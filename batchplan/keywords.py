@@ -3,6 +3,7 @@
 `make docs` generates this file from the dataclasses of options; edit them, not this file.
 """
 
+from collections.abc import Callable
 from typing import Literal, TypedDict
 
 
@@ -130,10 +131,11 @@ class EpochKeywords(EpochOptionKeywords, total=False):
 
     embeddings: Literal["fresh", "training"]
     ahead: float | None
-    epochs: int | None
+    epochs: float | None
+    predict: Callable[..., object] | None
     data: str | None
     planned_epochs: int | None
-    random_epochs: int | None
+    random_epochs: float | None
     every: int
     keep: int
     seed: int

@@ -31,15 +31,21 @@ def read_plans(
     for path in map(no_url, paths):
         if path.is_dir():
             own = [file for file in path.iterdir() if _EPOCH.fullmatch(file.name)]
-            own = sorted(file for file in own if file.suffix != ".json")
+            own = [_with_rest(file) for file in sorted(own) if file.suffix != ".json"]
             if not own:
                 raise InputError(f"{path}: has no plan-0000.npz or the like; give plan files")
             files += own
         else:
             files.append(path)
-    names = [_EPOCH.fullmatch(file.name) for file in files]
+    names = [_EPOCH.fullmatch(file.name.replace("rest-", "plan-")) for file in files]
     numbers = [int(name[1]) for name in names if name]
     if len(set(numbers)) != len(files):
         numbers = list(range(len(files)))
     numbered = sorted(zip(numbers, files, strict=True))
     return {number: Plan.load(file, batch_size=batch_size) for number, file in numbered}
+
+
+def _with_rest(path: Path) -> Path:
+    """Return the plan of an epoch with its planned rest, if only the first batches were random."""
+    rest = path.with_name(path.name.replace("plan-", "rest-"))
+    return rest if rest.exists() else path

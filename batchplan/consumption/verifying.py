@@ -162,7 +162,7 @@ def verify(
                 [passes.get(number, Pass()) for passes in trace.ranks],
                 first=step if number == epoch else 0,
                 others={e: dealt[e] for e, p in plans.items() if p.digest != plans[own].digest},
-                known={plan.digest for plan in plans.values()},
+                known={d for plan in plans.values() for d in (plan.digest, plan.begun)},
                 over=not seen or number < seen[-1],
                 partial=partial,
             )

@@ -46,6 +46,8 @@ from batchplan.plans.validation import (
 )
 from batchplan.typing import Int64Array
 
+BEGUN = "begun"  # among the options of a plan: the digest of the one that its epoch began with
+
 _PAUSES = (0.01, 0.02, 0.04, 0.08, 0.0)  # seconds; a save renames its two files at once
 
 
@@ -174,6 +176,12 @@ class Plan:
         for numbers in (self.rows, self.batch_offsets):
             digest.update(numbers.astype("<i8", copy=False).data)
         return f"sha256:{digest.hexdigest()}"
+
+    @property
+    def begun(self) -> str:
+        """The digest of the plan that the epoch began with. It is another one if the plan of the
+        rest was made in the middle of the epoch; see `EpochPlans`."""
+        return str(self.metadata.options.get(BEGUN, self.digest))
 
     def __len__(self) -> int:
         return self.num_batches

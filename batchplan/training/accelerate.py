@@ -87,7 +87,7 @@ class PlannedLoader:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the epoch, the steps taken in it, and the digest of its plan if there are any."""
-        plan = self.sampler.plan.digest if self.steps else None
+        plan = self.sampler.plan.begun if self.steps else None
         return {"epoch": self.epoch, "steps": self.steps, "plan": plan}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

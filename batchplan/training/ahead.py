@@ -53,7 +53,7 @@ class Ahead:
     def __init__(
         self,
         share: float,
-        epochs: int | None,
+        epochs: float | None,
         files: PlanFolder,
         vectors: Vectors,
         planner: PlanMaker,

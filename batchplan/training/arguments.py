@@ -27,6 +27,7 @@ class Arguments:
     state: Mapping = option(None, "")  # type: ignore[type-arg]
     planner: str = option(None, "")
     embed: Callable = option(None, "")  # type: ignore[type-arg]
+    predict: Callable | None = option(None, "")  # type: ignore[type-arg]
     same: Callable | None = option(None, "")  # type: ignore[type-arg]
     data: str | None = option(None, "")
     device: str = option("auto", "")
@@ -39,9 +40,9 @@ class Arguments:
     step: int | None = option(None, "", ge=0)
     steps: int = option(None, "", ge=0)
     position: int = option(None, "", ge=0)
-    epochs: int | None = option(None, "", ge=1)
+    epochs: float | None = option(None, "", gt=0)
     planned_epochs: int | None = option(None, "", ge=1)
-    random_epochs: int | None = option(0, "", ge=0)
+    random_epochs: float | None = option(0, "", ge=0)
     every: int = option(1, "", ge=1)
     keep: int = option(10, "", ge=1)
     seed: int = option(0, "", ge=0)

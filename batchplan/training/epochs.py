@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
+from numpy.typing import NDArray
 
 from batchplan.errors import InputError
 from batchplan.files.remote import no_url
@@ -22,8 +23,13 @@ from batchplan.training.arguments import checked
 from batchplan.training.figures import MEASURED, doubt
 from batchplan.training.folder import PlanFolder
 from batchplan.training.plan_maker import RANDOM, PlanMaker
+from batchplan.training.step_vectors import require_vectors
 from batchplan.training.vectors import Embed, Mode, Vectors
 from batchplan.typing import Int64Array
+
+Predict = Callable[[Int64Array, Sequence[NDArray[Any]], Int64Array], Sequence[NDArray[Any]]]
+
+_LATE = 8  # of 8 random batches of an epoch, the last one is not waited for
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -61,9 +67,14 @@ class EpochPlans:
             the training starts to make the next plan, such as 0.1. The plan depends on the steps
             before, not on the time. The process uses half of the processors, and the CPU unless
             ``device`` names another one. None makes each plan when its epoch begins.
-        epochs: number of epochs of the run. Schedules such as ``restart="0.2:0.05"`` need it: they
-            end with the last epoch. None is planned ahead after that one. Without it, one more plan
-            is begun, and given up when the run ends.
+        epochs: number of epochs of the run, such as 1 or 1.5. Schedules such as
+            ``restart="0.2:0.05"`` need it: they end with the last epoch. None is planned ahead
+            after that one. Without it, one more plan is begun, and given up when the run ends.
+        predict: returns vectors for the rest of an epoch that began with random batches, instead of
+            ``embed``, such as `batchplan.embedding.table.TokenTable.predict`. It gets rows that
+            steps have recorded, int64 (n,); the vectors of all rows, (N, d) for each side, of which
+            only those are defined; and the rows whose vectors it returns, int64 (m,). Called in the
+            process of rank 0.
         same: returns for each side, int64 (N,), the row whose vector each row shares, such as that
             of an equal text. Called in the process of rank 0 after the embedding.
         data: any text that names the data set. A run that resumes must pass the same.
@@ -72,7 +83,9 @@ class EpochPlans:
             small data, a model overfits in too many epochs of hard batches (docs/training.md).
         random_epochs: number of epochs with random batches before the first plan. With
             ``embeddings="training"``, their steps record the vectors of that plan, so that no
-            epoch needs a pass over the data. None: one, if the planner and its options permit it.
+            epoch needs a pass over the data. With 0.5, the first half of the batches of epoch 0 is
+            random, and the rest is planned when the training gets there; see ``predict``. None:
+            half of ``epochs``, at most one, if the planner and its options permit it.
         every: epochs that share a plan.
         keep: number of plans that stay, the newest ones. A run that resumes in the middle of an
             epoch needs the plan of that epoch.
@@ -107,11 +120,12 @@ class EpochPlans:
         num_rows: int,
         embeddings: Mode = "fresh",
         ahead: float | None = None,
-        epochs: int | None = None,
+        epochs: float | None = None,
+        predict: Predict | None = None,
         same: Callable[[], Sequence[Int64Array]] | None = None,
         data: str | None = None,
         planned_epochs: int | None = None,
-        random_epochs: int | None = 0,
+        random_epochs: float | None = 0,
         every: int = 1,
         keep: int = 10,
         seed: int = 0,
@@ -125,6 +139,7 @@ class EpochPlans:
         self.rank, devices = process_place(rank, world_size)
         self.folder, self.num_rows = no_url(folder), num_rows
         self._files = PlanFolder(self.folder, every, keep, self.rank, devices, timeout)
+        self._predict = predict
         self._planner = PlanMaker(
             files=self._files, planner=planner, num_rows=num_rows, seed=seed, epochs=epochs,
             planned_epochs=planned_epochs, random_epochs=random_epochs, device=device,
@@ -148,7 +163,8 @@ class EpochPlans:
             self._files.clear_errors()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_vectors": None, "_ahead": None, "_loaded": None}  # no models
+        models = "_vectors", "_ahead", "_predict", "_loaded"
+        return {**self.__dict__, **dict.fromkeys(models)}
 
     @checked
     def path(self, epoch: int) -> Path:
@@ -208,21 +224,47 @@ class EpochPlans:
             ResourceError: another process failed, has ended, or took longer than ``timeout``.
             OutputError: the plan could not be saved.
         """
-        path = self.path(epoch)
-        began = time.perf_counter()
         if epoch != self._timed:  # else asked for again, as by the length of a sampler
             self._timed, self._seconds, self._embedding_seconds = epoch, 0.0, 0.0
-        try:
+
+        def make() -> None:
             self._files.begin(epoch, self._run)
-            if not (self._ahead and self._ahead.finish(epoch)) and not path.exists():
+            if not (self._ahead and self._ahead.finish(epoch)) and not self.path(epoch).exists():
                 self._make(epoch)
+
+        plan = self._made(epoch, self.path(epoch), make)
+        self.figures = self._figures(plan) if self._planner.is_planned(epoch) else {}
+        return plan
+
+    def turn(self, epoch: int) -> int | None:
+        """Return the batch of an epoch from which on `for_rest` has another plan than `for_epoch`;
+        None if there is none, or that plan was returned."""
+        turned = self._loaded is not None and self._loaded[0] == self._files.rest_path(epoch)
+        return None if turned else self._planner.turn(epoch) or None
+
+    def for_rest(self, epoch: int) -> Plan:
+        """Return the plan of an epoch whose first batches were random: these, and then planned
+        ones. Make it if there is none. Raises as `for_epoch`.
+
+        The plan depends on the vectors of all random batches but the last eighth, and at least two
+        steps. So a loader may take batches before the training needs them.
+        """
+        path = self._files.rest_path(epoch)
+        plan = self._made(epoch, path, lambda: self._make_rest(epoch))
+        self.figures = self._figures(plan)
+        return plan
+
+    def _made(self, epoch: int, path: Path, make: Callable[[], object]) -> Plan:
+        """Return the plan of an epoch, after the processes have made it."""
+        began = time.perf_counter()
+        try:
+            make()
             self._files.wait_for(path, epoch, 0)
         except BaseException as error:
             self._files.save_error(epoch, error)
             raise
         plan = self._begun(epoch)
         self._seconds += time.perf_counter() - began
-        self.figures = self._figures(plan) if self._planner.is_planned(epoch) else {}
         return plan
 
     def record(self, rows: Any, x: Any, y: Any = None, *negatives: Any) -> None:
@@ -271,6 +313,31 @@ class EpochPlans:
             self._files.remove_parts(epoch)
             self._files.remove_old(epoch)
 
+    def _make_rest(self, epoch: int) -> None:
+        """Collect the vectors of the rest of an epoch; in the process of rank 0, plan from them."""
+        files, planner, vectors = self._files, self._planner, self._known_vectors
+        if files.rest_path(epoch).exists():
+            return
+        files.forget_error(epoch)
+        began = time.perf_counter()
+        plan, wanted = planner.begun(epoch)
+        rows, turn = wanted, planner.turn(epoch)
+        predict = self._predict if vectors.embeddings == "training" else None
+        if predict is not None:
+            ahead = 2 * batches_per_step(self.batching.world_size, self.batching.scope)
+            late = min(max(turn // _LATE, ahead), turn // 2)
+            rows = plan.rows[: plan.batch_offsets[turn - late]]
+        sides = vectors.collect(epoch, rows)
+        if self.rank == 0:
+            if predict is None:
+                sides = [side[wanted] for side in sides]
+            else:
+                sides = list(predict(rows, sides, wanted))
+                require_vectors("predict", wanted, sides, cosine=planner.cosine)
+            self._embedding_seconds += time.perf_counter() - began
+            planner.make_rest(epoch, sides)
+            files.remove_parts(epoch)
+
     def _figures(self, plan: Plan) -> dict[str, float]:
         """Return the figures of a planned epoch."""
         embedding, metrics = self._embedding_seconds, plan.metadata.metrics
@@ -283,7 +350,8 @@ class EpochPlans:
 
     def _begun(self, epoch: int) -> Plan:
         """Return the plan of an epoch that begins, or goes on."""
-        path = self.path(epoch)
+        rest, path = self._files.rest_path(epoch), self.path(epoch)
+        path = rest if rest.exists() else path
         if self._loaded is None or self._loaded[0] != path:
             self._loaded = path, Plan.load(path, num_rows=self.num_rows)
         plan = self._loaded[1]

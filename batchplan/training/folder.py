@@ -38,7 +38,8 @@ class FailedElsewhereError(ResourceError):
 
 
 class PlanFolder:
-    """The plans of one run, ``plan-0000.npz`` for epoch 0 and so on, and ``run.json``.
+    """The plans of one run, ``plan-0000.npz`` for epoch 0 and so on, and ``run.json``. If only the
+    first batches of an epoch are random, the plan with the planned rest is ``rest-0000.npz``.
 
     ``run.json`` describes the run. The process of rank 0 keeps it locked from its first plan until
     the run ends, and each other process locks a file of its own. So a second run is refused, and
@@ -82,6 +83,10 @@ class PlanFolder:
         """Return the file of an epoch's plan, whether or not it exists."""
         return self.path / f"plan-{self.first(epoch):04d}.npz"
 
+    def rest_path(self, epoch: int) -> Path:
+        """Return the file of an epoch's plan from the batch on that begins the planned rest."""
+        return self.path / f"rest-{self.first(epoch):04d}.npz"
+
     def saved(self) -> list[Path]:
         """Return the existing plans, by epoch."""
         numbers = ((path.stem.removeprefix("plan-"), path) for path in self.path.glob("plan-*.npz"))
@@ -98,7 +103,7 @@ class PlanFolder:
     def remove_parts(self, epoch: int) -> None:
         """Remove the vectors that an epoch was planned from. Other processes may have saved those
         for the next one already."""
-        for path in self.path.glob(f"part-{self.start}-{self.first(epoch):04d}-*.npy"):
+        for path in self.path.glob(f"part-{self.start}-{self.first(epoch):04d}-*"):
             remove(path)
 
     def remove_old(self, epoch: int) -> None:
@@ -106,6 +111,7 @@ class PlanFolder:
         newest = self.plan_path(epoch).name
         for path in [saved for saved in self.saved() if saved.name <= newest][: -self._keep]:
             remove(path)
+            remove(path.with_name(path.name.replace("plan", "rest")))
 
     def clear_errors(self) -> None:
         """Remove the errors of earlier runs."""
@@ -204,13 +210,13 @@ class PlanFolder:
         if _text(self._error_path(epoch)).startswith(self._failed):
             remove(self._error_path(epoch))
 
-    def wait_for(self, path: Path, epoch: int, rank: int, *, or_plan: bool = False) -> None:
-        """Wait until the process of a rank has made a file for an epoch, or its plan.
+    def wait_for(self, path: Path, epoch: int, rank: int, instead: Path | None = None) -> None:
+        """Wait until the process of a rank has made a file for an epoch, or another one instead.
 
         Raises:
             ResourceError: the process failed, has ended, or takes longer than ``timeout``.
         """
-        paths = [path, self.plan_path(epoch)] if or_plan else [path]
+        paths = [path, instead or path]
         self._wait(lambda: any(map(Path.exists, paths)), f"{path}: not there", epoch, rank)
 
     def _wait(self, ready: Callable[[], bool], what: str, epoch: int, rank: int) -> None:
@@ -277,7 +283,7 @@ class PlanFolder:
     def _take_over(self, kept: int | None) -> None:
         """Remove the files of earlier runs' processes. Vectors that they embedded for the epoch
         ``kept`` become those of this run."""
-        for path in self.path.glob("part-*.npy"):
+        for path in self.path.glob("part-*"):
             _, *words, rank = path.stem.split("-")
             if (
                 kept is not None

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from batchplan.errors import InputError
 from batchplan.plans.concatenation import concat
-from batchplan.plans.plan import Plan
+from batchplan.plans.plan import BEGUN, Plan
 from batchplan.plans.steps import batches_per_step
 from batchplan.training.arguments import checked, row_numbers
 from batchplan.training.epochs import EpochPlans
@@ -104,6 +104,33 @@ class MultiDatasetPlans:
         `EpochPlans.existing`."""
         return self._join(epoch, [own.existing(epoch) for own in self.plans.values()])
 
+    def turn(self, epoch: int) -> int | None:
+        """As `EpochPlans.turn`, of the data set whose turn is first."""
+        return min((turn for turn, _ in self._pending(epoch)), default=None)
+
+    def for_rest(self, epoch: int) -> Plan:
+        """As `EpochPlans.for_rest`, for the data set whose turn is first."""
+        _, turned = min(self._pending(epoch))
+        self._joined = None
+        plans = [
+            own.for_rest(epoch) if number == turned else own.for_epoch(epoch)
+            for number, own in enumerate(self.plans.values())
+        ]
+        return self._join(epoch, plans)
+
+    def _pending(self, epoch: int) -> list[tuple[int, int]]:
+        """Return the batch and the number of each data set that has a turn to come."""
+        turns = [own.turn(epoch) for own in self.plans.values()]
+        if not any(turns):
+            return []
+        order = self._turns(epoch)
+        places = [np.flatnonzero(order == number) for number in range(len(turns))]
+        return [
+            (int(own[turn // self._at_once]) * self._at_once, number)
+            for number, (own, turn) in enumerate(zip(places, turns, strict=True))
+            if turn is not None and turn // self._at_once < len(own)
+        ]
+
     def set_of(self, row: int) -> str:
         """Return the name of the data set of a row."""
         return list(self.plans)[self._number_of(row_numbers([row], self.num_rows))]
@@ -157,6 +184,11 @@ class MultiDatasetPlans:
         if self._joined is None or self._joined[0] != epoch:
             named = dict(zip(self.plans, plans, strict=True))
             joined = concat(named, turns=self._turns(epoch), seed=self._seed + epoch)
+            if any(BEGUN in plan.metadata.options for plan in plans):
+                before = {name: Plan.load(own.path(epoch)) for name, own in self.plans.items()}
+                begun = concat(before, turns=self._turns(epoch), seed=self._seed + epoch).digest
+                options = {**joined.metadata.options, BEGUN: begun}
+                joined = joined.with_metadata(options=options)
             self._joined = epoch, joined
         return self._joined[1]
 

@@ -5,23 +5,29 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from math import inf
+from math import ceil, inf
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
+from batchplan.data.labels import load_labels
 from batchplan.errors import BatchplanError, InputError
+from batchplan.files.atomic import write_files
 from batchplan.options import check_names, named_paths, recorded
 from batchplan.planners import PLANNERS, plan
 from batchplan.planners.choice import SIZING, count_mega_batches
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.plans.batching import Batching
-from batchplan.plans.plan import Plan
+from batchplan.plans.plan import BEGUN, Plan
+from batchplan.plans.steps import batches_per_step
 from batchplan.runtime import Runtime
 from batchplan.training.figures import measured
 from batchplan.training.folder import PlanFolder
+from batchplan.typing import Int64Array
 
 RANDOM = "random"
 
@@ -51,14 +57,15 @@ class PlanMaker:
     planner: str
     num_rows: int
     seed: int
-    epochs: int | None
+    epochs: float | None
     planned_epochs: int | None
-    random_epochs: int | None
+    random_epochs: float | None
     device: str
     memory: int | None
     options: Mapping[str, Any]
 
     def __post_init__(self) -> None:
+        self._epochs = None if self.epochs is None else ceil(self.epochs)
         self._chosen = chosen = self._checked()
         self.batching: Batching = chosen.batching()
         self.partitions: bool = chosen.makes_partition()
@@ -80,9 +87,21 @@ class PlanMaker:
         return {**mine, "device": "cpu" if self.device == "auto" else self.device}
 
     def is_planned(self, epoch: int) -> bool:
-        """Return whether an epoch is planned. Others get random batches."""
-        last = inf if self.planned_epochs is None else self._first_planned + self.planned_epochs
-        return self._first_planned <= self.files.first(epoch) < last
+        """Return whether an epoch is planned when it begins. Others get random batches."""
+        first = ceil(self._random_epochs)
+        last = inf if self.planned_epochs is None else first + self.planned_epochs
+        return first <= self.files.first(epoch) < last
+
+    def turn(self, epoch: int) -> int:
+        """Return how many batches of an epoch are random before a planned rest; 0 if there is
+        none."""
+        share = self._random_epochs - epoch
+        if not 0 < share < 1:
+            return 0
+        batching = self.batching
+        at_once = batches_per_step(batching.world_size, batching.scope)
+        steps = self.num_rows // (batching.batch_size * at_once)
+        return min(max(1, round(share * steps)), steps - 1) * at_once
 
     def make(self, epoch: int, sides: Sequence[NDArray[np.float16]]) -> None:
         """Save the plan of an epoch, with `measured` figures among its metrics.
@@ -94,6 +113,31 @@ class PlanMaker:
         made = self._planned(epoch, sides) if self.is_planned(epoch) else self._random(epoch)
         made.save(self.files.plan_path(epoch))
 
+    def make_rest(self, epoch: int, sides: Sequence[NDArray[np.float16]]) -> None:
+        """Plan the rest of an epoch that began with random batches.
+
+        Args:
+            epoch: from 0.
+            sides: (n, d) each: the vectors of `rest`.
+        """
+        begun, rest = self.begun(epoch)
+        offsets = begun.batch_offsets[: self.turn(epoch) + 1]
+        labels = self._labels_of(rest, epoch)
+        planned = self._planned(epoch, sides, **labels)
+        own = {name: self.options[name] for name in labels}
+        options = {**planned.metadata.options, **own, BEGUN: begun.digest}
+        facts: dict[str, Any] = {"num_rows": self.num_rows, "fingerprint": None, "options": options}
+        rows = np.concatenate([begun.rows[: offsets[-1]], rest[planned.rows]])
+        offsets = np.concatenate([offsets, offsets[-1] + planned.batch_offsets[1:]])
+        Plan(rows, offsets, replace(planned.metadata, **facts)).save(self.files.rest_path(epoch))
+
+    def begun(self, epoch: int) -> tuple[Plan, Int64Array]:
+        """Return the plan that an epoch began with, and the rows that are not in its random
+        batches: int64 (n,), rising."""
+        plan = Plan.load(self.files.plan_path(epoch))
+        first = plan.rows[: plan.batch_offsets[self.turn(epoch)]]
+        return plan, np.setdiff1d(np.arange(self.num_rows), first)
+
     def newest(self) -> Plan | None:
         """Return the last plan in the folder, if there is one."""
         saved = self.files.saved()
@@ -102,33 +146,49 @@ class PlanMaker:
     def _seed(self, epoch: int) -> int:
         return self.seed + self.files.first(epoch)
 
-    def _planned(self, epoch: int, sides: Sequence[NDArray[np.float16]]) -> Plan:
+    def _planned(self, epoch: int, sides: Sequence[NDArray[np.float16]], **labels: str) -> Plan:
         embeddings = Embeddings.from_arrays(*sides[:2], negatives=sides[2:] or None)
-        options = dict(self.options)
+        options = {**self.options, **labels}
         if isinstance(self._chosen, PartitionOptions) and (
             self._chosen.mega_batches == "auto" or not SIZING & options.keys()
         ):
             count = self._mega_batches(embeddings, self._chosen)
             options |= {"mega_batches": count, "mega_batch_rows": None}
-        options |= self._chosen.at_epoch(self.files.first(epoch), self.epochs)
+        options |= self._chosen.at_epoch(self.files.first(epoch), self._epochs)
         options |= {"device": self.device, "memory": self.memory}
         made: Plan = plan(embeddings, planner=self.planner, seed=self._seed(epoch), **options)
         runtime = Runtime(self.device, self.memory, self._seed(epoch))
         try:
-            return made.with_metrics(**measured(made, embeddings, self._chosen, runtime))
+            chosen = replace(self._chosen, **labels)
+            return made.with_metrics(**measured(made, embeddings, chosen, runtime))
         except BatchplanError as error:  # a training does not end for its figures
             _LOGGER.warning("epoch %d: its plan was not measured (%s)", epoch, error)
             return made
 
     def _random(self, epoch: int) -> Plan:
         """Return random batches, in which groups are in different batches as in planned ones."""
-        alike = Embeddings.from_arrays(np.ones((self.num_rows, 1), np.float16))
         groups = {name: self.options.get(name) for name in ("group_column", "label_table")}
         size = self._chosen.batch_size  # per device, unlike that of the batching
         options = {**asdict(self.batching), "batch_size": size, **groups, "guard": False}
-        drawn = plan(alike, planner=RANDOM, seed=self._seed(epoch), device="cpu", **options)
+        drawn = plan(self._alike, planner=RANDOM, seed=self._seed(epoch), device="cpu", **options)
         metadata = replace(drawn.metadata, fingerprint=None)  # of no data in particular
         return Plan(drawn.rows, drawn.batch_offsets, metadata)
+
+    def _labels_of(self, rows: Int64Array, epoch: int) -> dict[str, str]:
+        """Write the label table of some rows, if there is one, and return it as an option."""
+        if (table := self.options.get("label_table")) is None:
+            return {}
+        column = self.options["group_column"]
+        groups = load_labels(column, self._alike, table)[rows]
+        path = self.files.part_path(epoch, "labels", 0).with_suffix(".parquet")
+        content = pa.table({column: pa.array(groups, mask=groups < 0)})
+        write_files({path: lambda stream: pq.write_table(content, stream)})
+        return {"label_table": str(path)}
+
+    @property
+    def _alike(self) -> Embeddings:
+        """Rows of which nothing is known."""
+        return Embeddings.from_arrays(np.ones((self.num_rows, 1), np.float16))
 
     def _mega_batches(self, embeddings: Embeddings, options: PartitionOptions) -> int:
         """Return the number of mega-batches of the plans in the folder. For the first plan it is
@@ -147,7 +207,7 @@ class PlanMaker:
         kind = PLANNERS[planner].options
         check_names(options, kind, planner)
         chosen = kind(**options)
-        if clock := [name for name in chosen.at_epoch(0, self.epochs) if name in options]:
+        if clock := [name for name in chosen.at_epoch(0, self._epochs) if name in options]:
             raise InputError(
                 f"{clock[0]}: got {options[clock[0]]!r:.80}, but each plan gets that of its epoch; "
                 "leave it out"
@@ -159,11 +219,19 @@ class PlanMaker:
             and not options.get("source_column")
             and (not options.get("group_column") or bool(options.get("label_table")))
         )
-        usual = int(may_be_random and planner != RANDOM)
-        self._first_planned = usual if self.random_epochs is None else self.random_epochs
-        if (self._first_planned or self.planned_epochs is not None) and not may_be_random:
+        of_all = sorted(named_paths(chosen).keys() - {"label_table"})  # files of all rows
+        usual = min(1.0, (self.epochs or 2) / 2) if may_be_random and planner != RANDOM else 0.0
+        if of_all or self.files.every > 1:
+            usual //= 1
+        self._random_epochs = usual if self.random_epochs is None else float(self.random_epochs)
+        if (self._random_epochs or self.planned_epochs is not None) and not may_be_random:
             raise InputError(
                 f"random epochs: got {planner}, expected a planner that uses each row once, no "
                 "source_column, and a label_table with a group_column; or plan all epochs"
+            )
+        if self._random_epochs % 1 and (of_all or self.files.every > 1):
+            raise InputError(
+                f"random epochs: got {self._random_epochs} with {', '.join(of_all) or 'every'}, "
+                "expected a whole number, as a part of an epoch is planned; or leave that out"
             )
         return chosen

@@ -125,11 +125,12 @@ class PlanBatchSampler:
         self._complete = False
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where this sampler is, as JSON values: the digest of the plan, None if it is not
-        made; the epoch, which is the next one if this one is complete; and the number of batches
-        that were taken. A loader with workers takes some before the training needs them."""
+        """Return where this sampler is, as JSON values: the digest of the plan that the epoch began
+        with, None if it is not made; the epoch, which is the next one if this one is complete; and
+        the number of batches that were taken. A loader with workers takes some before the training
+        needs them."""
         return {
-            "plan": None if self._plan is None else self._plan.digest,
+            "plan": None if self._plan is None else self._plan.begun,
             "epoch": self.epoch + self._complete,
             "position": self.position,
             "parts": ALL if self.rank == ALL else "own",
@@ -168,10 +169,10 @@ class PlanBatchSampler:
         if self.series is not None:
             self.series.resume()
             plan = self.series.existing(epoch) if position else None
-        if plan is not None and state["plan"] not in (None, plan.digest):
+        if plan is not None and state["plan"] not in (None, plan.begun):
             raise InputError(
                 f"state: is of {position} batches of the plan with digest {state['plan']}, but "
-                f"this plan is {plan.digest}; go on with the plan of the checkpoint"
+                f"this plan is {plan.begun}; go on with the plan of the checkpoint"
             )
         self._plan, self.epoch = plan, due
         self.start_at(position)
@@ -224,11 +225,14 @@ class PlanBatchSampler:
             step, rank = divmod(step, devices)
         shared = self._batching.scope == "global"
         batch = step if shared else step * devices + rank
-        start, stop = self.plan.batch_offsets[batch : batch + 2].tolist()
+        plan, series = self.plan, self.series
+        while series and (turn := series.turn(self.epoch)) is not None and batch >= turn:
+            plan = self._plan = series.for_rest(self.epoch)
+        start, stop = plan.batch_offsets[batch : batch + 2].tolist()
         if shared:
             offsets = share_offsets(stop - start, devices)
             start, stop = start + offsets[rank], start + offsets[rank + 1]
-        rows: list[int] = self.plan.rows[start:stop].tolist()
+        rows: list[int] = plan.rows[start:stop].tolist()
         return rows
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -267,7 +271,7 @@ def plan_of(loader: Any) -> str | None:
     sampler = getattr(loader, "batch_sampler", None)
     while sampler is not None and not isinstance(sampler, PlanBatchSampler):
         sampler = getattr(sampler, "batch_sampler", None)
-    return None if sampler is None else sampler.plan.digest
+    return None if sampler is None else sampler.plan.begun
 
 
 def _check_rank(

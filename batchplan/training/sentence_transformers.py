@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import fields
+from functools import partial
 from itertools import chain, repeat
 from math import isclose
 from pathlib import Path
@@ -33,6 +34,7 @@ from torch import cat, stack
 from torch.nn import Module
 from torch.utils.data import ConcatDataset
 
+from batchplan.embedding.table import has_table, token_table
 from batchplan.errors import InputError
 from batchplan.keywords import EpochKeywords
 from batchplan.planners import PLANNERS
@@ -87,9 +89,10 @@ class PlannedEpochs(transformers.PlannedEpochs):
             proportional to (its steps)**alpha, instead of the trainer's order.
         options: other arguments of `EpochPlans`, and options of the planner. With a
             ``group_column``, only its groups and equal vectors are put into different batches.
-            Defaults of its own: ``embeddings`` is ``training``, and ``random_epochs`` is 1 in a
-            training of two or more epochs, if the planner permits it, so that no epoch needs a
-            pass over the data; with an ``encoder``, ``random_epochs`` is 0.
+            Defaults of its own: ``embeddings`` is ``training``, and ``random_epochs`` is half of
+            the training, at most 1, if the planner permits it, so that no epoch needs a pass over
+            the data: the rest of a single epoch is planned from vectors that are predicted; see
+            `batchplan.embedding.table`. With an ``encoder``, ``random_epochs`` is 0.
 
     Raises:
         InputError: as for transformers; and options that contradict the loss, or a gathering loss
@@ -214,8 +217,11 @@ class PlannedEpochs(transformers.PlannedEpochs):
     def _plans_of_set(self, name: str, folder: Path) -> EpochPlans:
         columns, groups = self._columns[name], folder / "texts.parquet"
         options = {**self.options, **self._settings(name)}
-        if self.options["embeddings"] == "training" and self._epochs() >= 2:
+        options.setdefault("epochs", self._epochs())
+        if self.options["embeddings"] == "training":
             options.setdefault("random_epochs", None)
+        if self._records and has_table(self._model):
+            options["predict"] = partial(self._predict, columns)
         own_table = options.get("label_table")
         grouped = "group_column" in self._known and options.get("group_column") is None
         if grouped:
@@ -242,6 +248,11 @@ class PlannedEpochs(transformers.PlannedEpochs):
                 "tail='drop' or tail='pad'"
             )
         return plans
+
+    def _predict(self, columns: TextColumns, *known: Any) -> Any:
+        """Return vectors of rows for the rest of an epoch; see `TokenTable.predict`."""
+        sides = [columns.parts_of(name) for name in columns.names]
+        return token_table(self._model, sides).predict(*known)
 
     def _epochs(self) -> float:
         """Return the number of epochs of the training."""

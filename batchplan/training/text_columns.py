@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,14 @@ class TextColumns:
         """
         taken = self.dataset[rows.tolist()]
         return {name: _strings(taken[name], name) for name in self.names}
+
+    def parts_of(self, name: str) -> Iterator[list[str]]:
+        """Yield the texts of a column, some at a time."""
+        for start in range(0, len(self), _AT_ONCE):
+            texts: list[str] = _strings(
+                self.dataset[start : start + _AT_ONCE][name], name
+            ).to_pylist()
+            yield texts
 
     def codes(self) -> Int64Array:
         """int64 (columns, N), the number of the text of each row. Equal texts have the same number,

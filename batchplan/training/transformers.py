@@ -12,7 +12,6 @@ import os
 from collections.abc import Callable, Mapping, Sized
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from math import ceil
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -99,6 +98,7 @@ class PlannedEpochs(TrainerCallback):
         self._trainer: Any = None  # that asked; it logs
         self._epoch: int | None = None
         self._step = 0  # of this epoch: batches that this process has trained on
+        self._logged: dict[str, float] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """The state for checkpoints, without the model and the data."""
@@ -176,7 +176,7 @@ class PlannedEpochs(TrainerCallback):
                     f"{name.replace('_', ' ')}: got {got} for the plan, but the training arguments "
                     f"say {value}; leave it out, or change the arguments"
                 )
-        epochs = ceil(args.num_train_epochs) if args.max_steps <= 0 else None
+        epochs = float(args.num_train_epochs) if args.max_steps <= 0 else None
         known |= {"epochs": epochs, "rank": args.process_index}
         return EpochPlans(
             folder, self.planner, embed=embed, num_rows=num_rows, **{**known, **options}
@@ -214,9 +214,14 @@ class PlannedEpochs(TrainerCallback):
             )
         self.sampler.set_epoch(self._epoch)
         self._step = begun
-        # In all processes, as trainers do: a trainer may gather what it logs. Trackers write one.
-        if not begun and plans.figures and hasattr(self._trainer, "log"):
-            self._trainer.log({f"batchplan/{name}": n for name, n in plans.figures.items()})
+        self._log({} if begun else plans.figures)
+
+    def _log(self, figures: Mapping[str, float]) -> None:
+        """Log the figures of a plan, in all processes, as a trainer may gather them. Trackers write
+        one."""
+        self._logged = self.plans.figures
+        if figures and hasattr(self._trainer, "log"):
+            self._trainer.log({f"batchplan/{name}": value for name, value in figures.items()})
 
     def record(self, x: Any, y: Any = None, *negatives: Any) -> None:
         """Keep the vectors of the step for the next plan, with ``embeddings="training"``. Call it
@@ -231,8 +236,10 @@ class PlannedEpochs(TrainerCallback):
         self.plans.record(self._rows(), x, y, *negatives)
 
     def on_step_end(self, *_events: Any, **_others: Any) -> None:
-        """Count a step."""
+        """Count a step, and log the figures of a rest that was planned meanwhile."""
         self._step += 1
+        if (figures := self.plans.figures) != self._logged:
+            self._log(figures)
 
     on_substep_end = on_step_end  # a step whose gradients are accumulated
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ Mode = Literal["fresh", "training"]
 
 STEPS = "steps"  # names the parts of recorded steps; other parts have the number of a call
 _AT_ONCE = 1 << 13  # rows that a call of ``embed`` gets, at most
+_PASS = 0.27  # of the time of an epoch: all rows of MiniLM-L6, see docs/training.md
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -57,6 +59,7 @@ class Vectors:
     ) -> None:
         self._files, self._num_rows, self._embed, self._same = files, num_rows, embed, same
         self._cosine, self.embeddings = cosine, embeddings
+        self._told = False  # how long a pass takes
         self.release()
 
     def release(self) -> None:
@@ -73,36 +76,50 @@ class Vectors:
             )
         self._steps.record(rows, x, y, *negatives)
 
-    def collect(self, epoch: int) -> list[NDArray[np.float16]]:
+    def collect(self, epoch: int, rows: Int64Array | None = None) -> list[NDArray[np.float16]]:
         """Return the vectors of all rows, (N, d) for each side, in the process of rank 0; [] in the
         others.
 
         With recorded steps, these are the vectors of each row's last step. Rows that no step has
         met, and all rows without recorded steps, are embedded now.
 
+        Args:
+            epoch: that is planned.
+            rows: int64 (n,), the rows whose vectors are wanted in the middle of the epoch. Those of
+                others are undefined.
+
         Raises:
             InputError: ``embed`` does not return vectors of the rows.
             ResourceError: another process failed or has ended.
         """
         files = self._files
-        rows = self._exchange(epoch) if self.embeddings == "training" else np.arange(self._num_rows)
-        calls = list(share_calls(len(rows), files.rank, files.world_size))
-        for number, call in enumerate(calls):
+        plan = files.plan_path(epoch) if rows is None else files.rest_path(epoch)
+        wanted = np.arange(self._num_rows) if rows is None else rows
+        missing = self._exchange(epoch, wanted, plan) if self.embeddings == "training" else wanted
+        calls = enumerate(share_calls(len(missing), files.rank, files.world_size))
+        parts = [(f"{'' if rows is None else 'rest'}{number}", call) for number, call in calls]
+        if files.rank == 0 and 2 * len(missing) > self._num_rows and not self._told:
+            self._told = True
+            _LOGGER.warning(
+                "epoch %d: embedding %d rows takes about %.0f%% of an epoch",
+                epoch, len(missing), 100 * _PASS * len(missing) / self._num_rows,
+            )  # fmt: skip
+        for number, call in parts:
             paths = [files.part_path(epoch, number, rank) for rank in range(files.world_size)]
             # All processes skip a call together, also if rank 0 has planned and removed its parts:
             # one alone would wait in the model for the others.
-            if all(path.exists() for path in paths) or files.plan_path(epoch).exists():
+            if all(path.exists() for path in paths) or plan.exists():
                 continue
-            _LOGGER.info("epoch %d: embedding part %d of %d", epoch, number + 1, len(calls))
-            share = rows[call.rows]
+            share = missing[call.rows]
             sides = [side[: call.asked] for side in self._embedded(share)]
             save_part(paths[files.rank], [(share[: call.asked], sides)])
         if files.rank == 0:
-            for number in range(len(calls)):
+            for number, _ in parts:
                 gather(self.store, files, epoch, number)
-            self.find_same()
-            self.store.share()
-        self.complete = True
+            if rows is None:
+                self.find_same()
+                self.store.share()
+        self.complete |= rows is None
         return self.store.sides
 
     def find_same(self) -> None:
@@ -116,17 +133,17 @@ class Vectors:
         path = self._files.part_path(epoch, STEPS, self._files.rank)
         return partial(save_part, path, self._steps.take())
 
-    def _exchange(self, epoch: int) -> Int64Array:
-        """Hand the recorded vectors to rank 0. Returns the rows without vectors there, int64
-        (n,)."""
+    def _exchange(self, epoch: int, rows: Int64Array, plan: Path) -> Int64Array:
+        """Hand the recorded vectors to rank 0. Returns those of some rows without vectors there,
+        int64 (n,)."""
         wanted = self._files.rows_path(epoch)
         self.handed_over(epoch)()
         if self._files.rank == 0:
             gather(self.store, self._files, epoch, STEPS)
-            missing = np.flatnonzero(~self.store.met)
+            missing = rows[~self.store.met[rows]]
             write_files({wanted: lambda stream: write_npy(stream, missing)})
             return missing
-        self._files.wait_for(wanted, epoch, 0, or_plan=True)
+        self._files.wait_for(wanted, epoch, 0, instead=plan)
         try:
             return np.asarray(np.load(wanted, allow_pickle=False), np.int64)
         except FileNotFoundError:  # rank 0 lacked nothing, and has planned and removed it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import typing
+from collections.abc import Callable
 from pathlib import Path
 from types import NoneType
 
@@ -24,6 +25,7 @@ _TOP = '''\
 `make docs` generates this file from the dataclasses of options; edit them, not this file.
 """
 
+from collections.abc import Callable
 from typing import Literal, TypedDict
 '''
 
@@ -34,6 +36,8 @@ def spelled(hint: object) -> str:
         return " | ".join(map(spelled, typing.get_args(hint)))
     if typing.get_origin(hint) is typing.Literal:
         return "Literal[" + ", ".join(f'"{value}"' for value in typing.get_args(hint)) + "]"
+    if typing.get_origin(hint) is Callable:
+        return "Callable[..., object]"
     if typing.get_origin(hint) is list:
         return f"list[{spelled(*typing.get_args(hint))}]"
     return "None" if hint is NoneType else hint.__name__

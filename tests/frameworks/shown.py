@@ -46,8 +46,13 @@ def epoch_of(path, devices):
     return [[parts[rank] for parts in shared] for rank in range(devices)]
 
 
+def plan_of(folder, epoch):
+    """The file of a plan; with the planned rest, if only the first batches of it were random."""
+    rest = folder / f"rest-{epoch:04d}.npz"
+    return rest if rest.exists() else folder / f"plan-{epoch:04d}.npz"
+
+
 def epochs_of(folder, devices, count):
     """The steps of all epochs of a run, one after the other: ``[rank][step]``."""
-    folder = run_of(folder)
-    epochs = [epoch_of(folder / f"plan-{epoch:04d}.npz", devices) for epoch in range(count)]
+    epochs = [epoch_of(plan_of(run_of(folder), epoch), devices) for epoch in range(count)]
     return [list(chain(*(epoch[rank] for epoch in epochs))) for rank in range(devices)]

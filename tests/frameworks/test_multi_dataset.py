@@ -18,6 +18,7 @@ from batchplan import InputError, Plan
 from batchplan.training.sentence_transformers import PlannedEpochs
 
 from .processes import FailedError, run
+from .shown import plan_of
 from .stopping import Stop
 from .texts import FRESH, QUICKLY, load_model, rows_of, save_model
 
@@ -91,8 +92,8 @@ def set_of(row):
 
 def batches_of(folder, number, epoch):
     """The batches of the plan of a data set, in rows of all."""
-    (path,) = (folder / "plans").glob(f"*/{number}-*/plan-{epoch:04d}.npz")
-    plan, first = Plan.load(path), [0, *ENDS][number]
+    (path,) = (folder / "plans").glob(f"*/{number}-*")
+    plan, first = Plan.load(plan_of(path, epoch)), [0, *ENDS][number]
     rows = (plan.rows + first).tolist()
     return [rows[start:stop] for start, stop in pairwise(plan.batch_offsets)]
 
@@ -123,6 +124,8 @@ def check_steps(folder, seen, epochs=2, shared=False):
         (2, {"embeddings": "training", "ahead": 0.3}),
         (4, {"arguments": {"per_device_train_batch_size": 3}}),
         (2, {"gather": True}),
+        (1, {"embeddings": "training", "random_epochs": 0.5}),
+        (2, {"embeddings": "training", "random_epochs": 0.5}),
     ],
 )
 def test_every_step_sees_a_batch_of_one_data_set(devices, options, tmp_path, saved):
@@ -149,7 +152,8 @@ def test_equal_shares(tmp_path, saved):
 
 
 @pytest.mark.parametrize(("devices", "workers"), [(1, 2), (2, 0)])
-@pytest.mark.parametrize("way", [{}, {"embeddings": "training", "ahead": 0.5}])
+@pytest.mark.parametrize("way", [{}, {"embeddings": "training", "ahead": 0.5},
+                                 {"embeddings": "training", "random_epochs": 1.5}])  # fmt: skip
 def test_a_run_goes_on_in_its_epoch(devices, workers, way, tmp_path, saved):
     options = {"arguments": {"dataloader_num_workers": workers}, **way}
     stop = 16 // devices + 2

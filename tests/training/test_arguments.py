@@ -44,14 +44,13 @@ def refused(name, call):
 
 
 ODD = [True, 1.5, -1, "2", [1], {}, b"1", float("nan"), len, np.float64(0.5), np.array([1, 2])]
-COUNTS = ["num_rows", "epochs", "planned_epochs", "random_epochs", "every", "keep", "seed", "rank",
-          "world_size"]  # fmt: skip
+COUNTS = ["num_rows", "planned_epochs", "every", "keep", "seed", "rank", "world_size"]
 
 
 @pytest.mark.parametrize("value", [*ODD, None, 0], ids=repr)
 @pytest.mark.parametrize("name", COUNTS)
 def test_a_count_of_epoch_plans(name, value, epochs):
-    least = {"random_epochs": 0, "seed": 0, "rank": 0}.get(name, 1)
+    least = {"seed": 0, "rank": 0}.get(name, 1)
     optional = "None" in str(inspect.get_annotations(Arguments)[name])
     if (type(value) is int and value == least == 0) or (value is None and optional):
         epochs(**{name: value})
@@ -65,6 +64,9 @@ def test_a_count_of_epoch_plans(name, value, epochs):
         ("folder", [3, None, [1], True]),
         ("planner", [3, None, ["gcbs"], "none"]),
         ("embed", [None, 3, "embed"]),
+        ("predict", [3, "predict", X]),
+        ("epochs", [0, -1, "1", True, [1], {}, float("nan")]),
+        ("random_epochs", [-1, -0.5, "1", True, [1], {}, float("nan")]),
         ("same", [3, "same", X]),
         ("embeddings", [None, "stale", 1]),
         ("data", [3, ["a"]]),

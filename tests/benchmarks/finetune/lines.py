@@ -27,6 +27,7 @@ class Line:
         rates_of: the line whose learning rate it takes, as its batches are as hard.
         parts: mega-batches of the plans of epochs in turn; None for the default, 0 for random
             batches.
+        table: whether the first plan is made from the model's token table, without a pass.
     """
 
     text: str
@@ -41,6 +42,7 @@ class Line:
     reference: bool = False
     rates_of: str | None = None
     parts: tuple[int | None, ...] = ()
+    table: bool = False
 
     @property
     def rates(self) -> list[float]:
@@ -52,6 +54,7 @@ class Line:
 
 FREE = {"embeddings": "training", "random_epochs": 0}
 LATER = {**FREE, "random_epochs": 1}  # the default: no epoch needs a pass over the data
+HALF = {"embeddings": "training", "random_epochs": None}  # of one epoch, half is random
 UNGUARDED = {**LATER, "guard": False, "mega_batches": 1}  # for losses that mask instead
 GIST = {"temperature": 0.05, "margin_strategy": "relative", "margin": 0.05}
 GIST_PAIRS = {**GIST, "contrast_anchors": False, "contrast_positives": False}
@@ -65,6 +68,17 @@ LINES = {
     "no-duplicates": Line("shuffled, `NO_DUPLICATES`", no_duplicates=True),
     "planned-later": Line("**planned** (the default)", planner="partition", plan=LATER),
     "planned": Line("planned from the first epoch", planner="partition", plan=FREE),
+    "planned-half": Line("**planned** (the default)", planner="partition", plan=HALF,
+                         rates_of="shuffled"),
+    "planned-half-1": Line("the same, 1 mega-batch", planner="partition",
+                           plan={**HALF, "mega_batches": 1}, rates_of="shuffled"),
+    "planned-pass": Line("the same, but the other half embedded by the model", planner="partition",
+                         plan={"embeddings": "fresh", "random_epochs": 0.5}, rates_of="shuffled"),
+    "planned-third": Line("the same, but a third is random", planner="partition",
+                          plan={**HALF, "random_epochs": 1 / 3}, rates_of="shuffled"),
+    "half-b3": Line("`b3`, from the same vectors", planner="b3", plan=HALF, rates_of="shuffled"),
+    "planned-table": Line("planned whole from the table of tokens", planner="partition", plan=FREE,
+                          table=True, rates_of="shuffled"),
     "planned-first": Line("planned, the first epoch only", planner="partition",
                           plan={**FREE, "planned_epochs": 1}, rates_of="planned-later"),
     "planned-fresh": Line("planned, fresh embeddings", planner="partition",
@@ -117,6 +131,16 @@ LINES = {
     "hardness-4": Line("shuffled, `hardness_mode`, strength 4", arguments=MILD),
     "planned-hardness-4": Line("**planned**, `hardness_mode`, strength 4", planner="partition",
                                plan=LATER, arguments=MILD),
+    "half-hardness": Line("**planned**, `hardness_mode`", planner="partition", plan=HALF,
+                          arguments=HARDNESS, rates_of="hardness"),
+    "half-hardness-4": Line("**planned**, `hardness_mode`, strength 4", planner="partition",
+                            plan=HALF, arguments=MILD, rates_of="hardness"),
+    "half-hardness-2": Line("planned, `hardness_mode`, strength 2", planner="partition",
+                            plan=HALF, arguments={**HARDNESS, "hardness_strength": 2.0},
+                            rates_of="hardness"),
+    "table-hardness-4": Line("planned whole from the table of tokens, `hardness_mode`, strength 4",
+                             planner="partition", plan=FREE, arguments=MILD, table=True,
+                             rates_of="hardness"),
     "mined-hardness-4": Line("shuffled, a mined negative a row, `hardness_mode`, strength 4",
                              mined="library", arguments=MILD),
     "planned-mined-hardness-4": Line("planned, a mined negative a row, `hardness_mode`, strength 4",

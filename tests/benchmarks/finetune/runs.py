@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import tempfile
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from sentence_transformers.util import mine_hard_negatives
 from transformers import TrainerCallback
 
 from batchplan import mine_negatives
+from batchplan.embedding.table import token_table
 from batchplan.training.sentence_transformers import PlannedEpochs
 from tests.benchmarks.finetune.domains import COLUMNS, load
 from tests.benchmarks.finetune.encoders import ENCODERS
@@ -114,7 +116,7 @@ class Parts(TrainerCallback):
         """Set the number of the epoch that begins."""
         epoch, planner = round(state.epoch), self.plans.plans._planner
         count = self.parts[epoch % len(self.parts)]
-        planner._first_planned = epoch + 1 if count == 0 else epoch
+        planner._random_epochs = epoch + 1 if count == 0 else epoch
         options = {name: value for name, value in planner.options.items() if name != "mega_batches"}
         planner.options = {**options, "mega_batches": count} if count else options
 
@@ -153,6 +155,10 @@ def train(
             options = way.plan | (judge(data, model, Path(folder)) if way.reference else {})
             plans = PlannedEpochs(data, loss, way.planner, seed=1000 * seed, **options)
             sampler["batch_sampler"] = plans
+            if way.table:
+                sides = [[list(data[name])] for name in COLUMNS]
+                table = cache(lambda: token_table(encoder, sides))
+                plans._embed = lambda rows, _: table().embed(rows)
             callbacks += [*([Parts(plans, way.parts)] if way.parts else []), plans]
         elif way.no_duplicates:
             sampler["batch_sampler"] = BatchSamplers.NO_DUPLICATES

@@ -107,7 +107,7 @@ def _joined(lines: list[list[str]]) -> str:
 def _cells(
     found: list[Run], domain: str, line: str, epochs: float, model: str, score: str
 ) -> list[str]:
-    bases = "shuffled", "planned" if whole(epochs) == 1 else "planned-later"
+    bases = "shuffled", "planned-half" if whole(epochs) == 1 else "planned-later"
     own = final(found, domain, line, epochs, model)
     shuffled, planned = (final(found, domain, base, whole(epochs), model) for base in bases)
     if not own or not shuffled:
