@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from batchplan.cli.grouping import check_no_urls, check_paths
+from batchplan.data.answer_options import label_table_option
 from batchplan.errors import InputError, OptionError
-from batchplan.guard.options import label_table_option
 from batchplan.options import SHARD_ORDER, ShardOrder, option, paths_of
 from batchplan.quality import EvaluationOptions
 from batchplan.runtime import Runtime

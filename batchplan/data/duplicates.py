@@ -29,10 +29,20 @@ def duplicate_codes(matrix: RowMatrix, advance: Callable[[int], None] | None = N
     Returns:
         int64 (N,): a code from 0 for each set of equal rows; -1 for a row that equals no other.
     """
-    first = _first_equals(matrix, _hashes(matrix, advance))
-    repeated = np.bincount(first, minlength=len(first))[first] > 1
-    codes = np.full(len(first), -1, dtype=np.int64)
-    codes[repeated] = np.unique(first[repeated], return_inverse=True)[1]
+    return repeated_codes(first_equals(matrix, advance))
+
+
+def first_equals(matrix: RowMatrix, advance: Callable[[int], None] | None = None) -> Int64Array:
+    """Return the first row that equals each row: int64 (N,). See `duplicate_codes`."""
+    return _first_equals(matrix, _hashes(matrix, advance))
+
+
+def repeated_codes(numbers: Int64Array) -> Int64Array:
+    """Return codes from 0 of the numbers (N,), from 0, that occur again, in their order; -1 for
+    others."""
+    repeated = np.bincount(numbers)[numbers] > 1
+    codes = np.full(len(numbers), -1, dtype=np.int64)
+    codes[repeated] = np.unique(numbers[repeated], return_inverse=True)[1]
     return codes
 
 

@@ -36,13 +36,20 @@ def load_labels(column: str, embeddings: Data, table: str | Path | None = None) 
         InputError: there is no Parquet file, no such column, its type is another, or its number of
             rows is not N.
     """
+    return _codes(read_labels(column, embeddings, table))
+
+
+def read_labels(
+    column: str, embeddings: Data, table: str | Path | None = None
+) -> pa.ChunkedArray:
+    """Return the labels of all rows as dictionary arrays; arguments and errors as
+    `load_labels`."""
     paths = files_with(column, embeddings, table)
     files = checked(paths, lambda file, path: _checked_type(file.schema, column, path))
     kind = files.alike(f" column {column!r}")
     # Before reading, since a small file may have a large column.
     _check_count(files.num_rows, embeddings.num_rows, str(paths[0]))
-    chunks = [encoded(piece.columns[0], kind) for piece in files.pieces([column])]
-    return _codes(pa.chunked_array(chunks))
+    return pa.chunked_array([encoded(piece.columns[0], kind) for piece in files.pieces([column])])
 
 
 def files_with(

@@ -28,7 +28,8 @@ from batchplan.data import RowMatrix
 from batchplan.data.rows import load_rows, to_float32
 from batchplan.graph.screen import Keys, Queries, queries_from, sure_entry
 from batchplan.graph.shortlists import Shortlists
-from batchplan.guard.rules import Rules, apart, breaks
+from batchplan.guard.apart import apart
+from batchplan.guard.rules import Rules, breaks
 from batchplan.kernels import (
     AHEAD,
     LANES,
@@ -338,7 +339,7 @@ def _score(  # type: ignore[no-untyped-def]
 
     Pairs go through the tests in groups. Rows are prefetched before they are needed.
     """
-    codes, ceilings, x, y, referred = rules
+    separate, ceilings, x, y, referred = rules
     error, other_error = errors
     at_ceiling = ceilings.size > 0 and not referred
     places = np.empty(_GROUP, np.int64)
@@ -348,7 +349,7 @@ def _score(  # type: ignore[no-untyped-def]
         left = 0
         for at in range(start, min(start + _GROUP, count)):
             i, j = rows[found_rows[at]], columns[found_columns[at]]
-            if i == j or (half and j < i) or apart(i, j, codes):
+            if i == j or (half and j < i) or apart(i, j, separate):
                 continue
             bar = np.float32(np.inf)
             if forward.size:

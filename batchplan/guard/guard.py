@@ -15,7 +15,8 @@ Two rows break the guard if
 
     (a) max(s_ij, s_ji) >= min(c_i, c_j), s_ij = x_i . y_j; or
     (b) they are in the same group; or
-    (c) their x, or their y, are equal, or a mined negative of one is the y of the other.
+    (c) a document of one is a known answer of the anchor of the other. Each positive is a known
+        answer of its anchor; so rows with equal x, or with equal y, break the guard.
 
 If there is a *reference*, embeddings of the same rows by another model, s and p are its
 similarities.
@@ -24,18 +25,22 @@ similarities.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
+from batchplan.data.answer_options import AnswerOptions
+from batchplan.data.answers import Answers, answers_of
 from batchplan.data.candidates import Candidates, Data
-from batchplan.data.duplicates import duplicate_codes
+from batchplan.data.duplicates import repeated_codes
 from batchplan.data.labels import load_labels
 from batchplan.data.reference import load_reference
 from batchplan.data.rows import load_rows
+from batchplan.guard.apart import Apart
 from batchplan.guard.ceilings import ceilings_of, usual_positive, usual_rows
 from batchplan.guard.options import GuardOptions
 from batchplan.runtime import Runtime
@@ -50,28 +55,23 @@ class Guard:
 
     Attributes:
         ceilings: float32 (N,), c_i; None if no similarity is too high.
-        apart: arrays of codes, int64 (N,). Rows with the same code must be in different batches;
-            -1 is no code.
+        apart: the rows that must be in different batches at any cost.
         reference: N rows of another model, whose similarities are compared with the ceilings; None
             compares those of the data.
     """
 
     ceilings: NDArray[np.float32] | None = None
-    apart: tuple[NDArray[np.int64], ...] = ()
+    apart: Apart = field(default_factory=lambda: Apart.of((), None))
     reference: Embeddings | None = None
 
     @property
     def active(self) -> bool:
         """Whether it may forbid a pair of rows."""
-        return self.ceilings is not None or bool(self.apart)
+        return self.ceilings is not None or self.apart.codes.size + self.apart.spans.size > 0
 
-    def codes(self) -> NDArray[np.int64]:
-        """int64 (C, N): all of ``apart``, for compiled code."""
-        return np.stack(self.apart) if self.apart else np.empty((0, 0), np.int64)
-
-    def compiled(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return the codes, and the ceilings, (0,) if there are none, for compiled code."""
-        return self.codes(), np.empty(0, np.float32) if self.ceilings is None else self.ceilings
+    def compiled(self) -> tuple[Apart, NDArray[np.float32]]:
+        """Return ``apart``, and the ceilings, (0,) if there are none, for compiled code."""
+        return self.apart, np.empty(0, np.float32) if self.ceilings is None else self.ceilings
 
 
 def make_guard(
@@ -83,42 +83,41 @@ def make_guard(
     absolute_margin: float | None = None,
     max_score: float | None = None,
     groups: Sequence[NDArray[np.int64]] = (),
+    answers: Answers | None = None,
     usual: float | None = None,
-    duplicates: bool = True,
     reference: Embeddings | None = None,
 ) -> Guard:
     """Make a guard in O(N d).
 
     Args:
         embeddings: N pairs of d dimensions; or lists of candidates, whose scores are the
-            similarities. Lists do not show which rows are equal.
+            similarities.
         runtime: progress.
         similarity: ``cosine`` (rows of unit length) or ``dot``.
         relative_margin, absolute_margin, max_score: R, M or C; at most one.
         groups: codes (N,); rows with the same code must be in different batches; -1 is no group.
+        answers: known answers; None allows all rows that groups allow.
         usual: the usual positive; None compares each row only with its own positive.
-        duplicates: whether rows with equal x, or with equal y, must be in different batches.
         reference: N rows of any dimension, whose similarities replace those of the data.
 
     Raises:
         InputError: as `Embeddings.require_similarities`, if there are ceilings.
     """
     limits = relative_margin, absolute_margin, max_score
-    limited = any(limit is not None for limit in limits)
-    usual = -np.inf if usual is None else usual
+    sides = [] if answers is None else [answers.anchors, answers.documents[0]]
+    codes = [*groups, *map(repeated_codes, sides)]
+    apart = Apart.of([own for own in codes if _repeats(own)], answers)
+    if all(limit is None for limit in limits):
+        return Guard(None, apart, reference)
     if isinstance(embeddings, Candidates):
-        found = ceilings_of(np.maximum(embeddings.positive, usual), *limits) if limited else None
-        return Guard(found, tuple(codes for codes in groups if _repeats(codes)))
-    n, judge = embeddings.num_rows, embeddings if reference is None else reference
-    sides = [embeddings.x, embeddings.y][: 1 + embeddings.paired] if duplicates else []
-    ceilings = None
-    with runtime.stage("guard", n * (len(sides) + limited)) as advance:
-        apart = [*groups, *(duplicate_codes(side, advance) for side in sides)]
-        if limited:
-            judge.require_similarities(similarity)
+        own: NDArray[Any] = embeddings.positive
+    else:
+        judge = embeddings if reference is None else reference
+        judge.require_similarities(similarity)
+        with runtime.stage("guard", embeddings.num_rows) as advance:
             own = positives(judge, similarity, advance)
-            ceilings = ceilings_of(np.maximum(own, usual), *limits)
-    return Guard(ceilings, tuple(codes for codes in apart if _repeats(codes)), reference)
+    usual = -np.inf if usual is None else usual
+    return Guard(ceilings_of(np.maximum(own, usual), *limits), apart, reference)
 
 
 def guard_of(
@@ -128,7 +127,7 @@ def guard_of(
 
     Args:
         embeddings: N rows.
-        options: limit, groups and reference.
+        options: limit, groups, known answers and reference.
         runtime: progress.
         strict: compare each row only with its own positive, for mining of negatives.
 
@@ -141,9 +140,30 @@ def guard_of(
         reference = load_reference(options, embeddings, runtime)
     groups = group_codes(embeddings, options.label_table, options.group_column)
     usual = None if strict else usual_of(embeddings, options, reference)
+    answers = known_answers(embeddings, options, runtime)
     return make_guard(
-        embeddings, runtime, **options.limits(), groups=groups, usual=usual, reference=reference
-    )
+        embeddings, runtime, **options.limits(), groups=groups, answers=answers, usual=usual,
+        reference=reference,
+    )  # fmt: skip
+
+
+def known_answers(
+    embeddings: Data, options: AnswerOptions, runtime: Runtime, *, equal: bool | None = None
+) -> Answers | None:
+    """Return the known answers that a guard with these options looks up; None if it has none.
+
+    Args:
+        equal: whether equal vectors are the same anchor or document; None if the guard is on.
+
+    Raises:
+        InputError: as `answers_of`.
+    """
+    equal = bool(getattr(options, "guard", True)) if equal is None else equal
+    if not (equal or options.names_ids):
+        return None
+    sides = 1 + embeddings.paired if equal and isinstance(embeddings, Embeddings) else 0
+    with runtime.stage("answers", embeddings.num_rows * sides) as advance:
+        return answers_of(embeddings, options, equal=equal, advance=advance)
 
 
 def usual_of(

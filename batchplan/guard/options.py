@@ -4,26 +4,18 @@ from dataclasses import dataclass, fields
 from math import inf
 from typing import Any
 
+from batchplan.data.answer_options import AnswerOptions
 from batchplan.data.reference_options import ReferenceOptions
 from batchplan.errors import OptionError
-from batchplan.options import LIMITS, SimilarityOptions, check_one_limit, option
-
-
-def label_table_option() -> Any:
-    """Return the option ``label_table`` of everything that reads columns of labels or groups."""
-    return option(
-        None,
-        "Parquet file with these columns, in the order of the rows.  [default: EMBEDDINGS]",
-        kind="path",
-    )
+from batchplan.options import LIMITS, check_one_limit, option
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupOptions(SimilarityOptions):
-    """Options that name a column of groups, and the file that has it.
+class GroupOptions(AnswerOptions):
+    """Options that name a column of groups.
 
     Raises:
-        OptionError: as `SimilarityOptions`; a label table without a named column.
+        OptionError: as `AnswerOptions`.
     """
 
     group_column: str | None = option(
@@ -31,15 +23,8 @@ class GroupOptions(SimilarityOptions):
         "Column of groups. Rows of one group are not negatives of each other.",
         kind="column",
     )
-    label_table: str | None = label_table_option()
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.label_table is not None and not any(self.columns()):
-            raise OptionError("label table: given without --group-column; name a column")
 
     def columns(self) -> tuple[str | None, ...]:
-        """Return the columns to read from the label table."""
         return (self.group_column,)
 
 
@@ -82,7 +67,9 @@ class GuardOptions(ReferenceOptions, GroupOptions):
         finite=False,
     )
     guard: bool = option(
-        True, "Put equal and too similar rows into different batches, not only groups."
+        True,
+        "Put equal and too similar rows, and known answers, into different batches, not only "
+        "groups and ids.",
     )
 
     def __post_init__(self) -> None:
@@ -103,13 +90,13 @@ class GuardOptions(ReferenceOptions, GroupOptions):
 
     def limits(self) -> dict[str, Any]:
         """Return the arguments of `make_guard` that these options set."""
-        limits = {name: getattr(self, name) for name in ("similarity", *LIMITS)}
-        return {**limits, "duplicates": bool(self.guard)}
+        return {name: getattr(self, name) for name in ("similarity", *LIMITS)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptionalGuardOptions(GuardOptions):
-    """The options of planners whose guard is off unless there is a limit or a group column.
+    """The options of planners whose guard is off unless there is a limit or a column of groups or
+    ids.
 
     Raises:
         OptionError: as `GuardOptions`.
@@ -118,11 +105,12 @@ class OptionalGuardOptions(GuardOptions):
     guard: bool | None = option(  # type: ignore[assignment]
         None,
         "Put equal rows, and rows that a limit or groups separate, into different batches.  "
-        "[default: if there is a limit or a group column]",
+        "[default: if there is a limit, or a column of groups or ids]",
     )
 
     def __post_init__(self) -> None:
         if self.guard is None:
             asked = (getattr(self, name) for name in (*LIMITS, "group_column"))
-            object.__setattr__(self, "guard", any(value is not None for value in asked))
+            given = self.names_ids or any(value is not None for value in asked)
+            object.__setattr__(self, "guard", given)
         super().__post_init__()

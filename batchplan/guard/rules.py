@@ -7,6 +7,7 @@ import torch
 
 from batchplan.data import Embeddings
 from batchplan.data.rows import both_sides, load_all_rows
+from batchplan.guard.apart import Apart, apart
 from batchplan.guard.guard import Guard
 from batchplan.kernels import exact_dot, njit
 
@@ -16,7 +17,7 @@ class Rules:
     """A guard, and the rows of which it needs products.
 
     Attributes:
-        codes: int64 (C, N), `Guard.apart`.
+        apart: the arrays of `Guard.apart`.
         ceilings: float32 (N,), or (0,) if no similarity is too high.
         x, y: float32 (N, d), the rows of both sides, to compute s_ji, and with a reference also
             s_ij; (0, 0) if neither is needed.
@@ -24,7 +25,7 @@ class Rules:
             decide which rows are too similar.
     """
 
-    codes: torch.Tensor
+    apart: tuple[torch.Tensor, ...]
     ceilings: torch.Tensor
     x: torch.Tensor
     y: torch.Tensor
@@ -32,12 +33,13 @@ class Rules:
 
     def compiled(self) -> tuple[Any, ...]:
         """Return the arrays for `breaks`."""
-        tensors = (self.codes, self.ceilings, self.x, self.y)
-        return *(tensor.numpy() for tensor in tensors), self.referred
+        tensors = (self.ceilings, self.x, self.y)
+        apart = Apart(*(part.numpy() for part in self.apart))
+        return apart, *(tensor.numpy() for tensor in tensors), self.referred
 
     def swapped(self) -> "Rules":
         """Return the same rules for pairs of a y and an x."""
-        return Rules(self.codes, self.ceilings, self.y, self.x, self.referred)
+        return Rules(self.apart, self.ceilings, self.y, self.x, self.referred)
 
 
 def bytes_of_rows(guard: Guard | None, embeddings: Embeddings) -> int:
@@ -68,18 +70,10 @@ def rules_of(
         x, y = both_sides(reference, device, normalize)
     elif guard.ceilings is not None and embeddings.paired:
         x, y = load_all_rows(embeddings.x, device, normalize), keys
-    codes, ceilings = (torch.from_numpy(part).to(device) for part in guard.compiled())
-    return Rules(codes, ceilings, x, y, reference is not None)
-
-
-@njit
-def apart(i, j, codes):  # type: ignore[no-untyped-def]
-    """Return whether rows i and j have a code in common, in codes (C, N), so that they break the
-    guard."""
-    for own in codes:  # noqa: SIM110  (numba has no generator expressions)
-        if own[i] >= 0 and own[i] == own[j]:
-            return True
-    return False
+    *parts, ceilings = (
+        torch.from_numpy(part).to(device) for part in (*guard.apart, guard.compiled()[1])
+    )
+    return Rules(tuple(parts), ceilings, x, y, reference is not None)
 
 
 @njit
@@ -88,8 +82,8 @@ def breaks(i, j, value, rules):  # type: ignore[no-untyped-def]
 
     ``value`` is s_ij of the data.
     """
-    codes, ceilings, x, y, referred = rules
-    if apart(i, j, codes):
+    separate, ceilings, x, y, referred = rules
+    if apart(i, j, separate):
         return True
     if ceilings.size == 0:
         return False

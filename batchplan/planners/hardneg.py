@@ -78,8 +78,8 @@ def hardneg(
     if options.as_batches or not len(enough):
         require_enough(found, wanted)
     if options.as_batches:
-        apart = keep_apart.apart
-        return anchor_batches(nearest, wanted, embeddings, options, runtime, apart)
+        separate = keep_apart.apart
+        return anchor_batches(nearest, wanted, embeddings, options, runtime, separate)
     if len(enough) == n:
         return Mined(nearest)
     runtime.note(

@@ -76,6 +76,8 @@ def _drawn(
     """Return the permutation of a generator stream, with the guard if there is one."""
     rows = runtime.generator(*stream).permutation(embeddings.num_rows)
     # `guard_of` imports torch, which plans without a guard do not need.
-    if not options.guard and options.group_column is None:
+    if not options.guard and options.group_column is None and not options.names_ids:
         return Draft(rows=rows)
-    return Draft(rows=rows, guard=guard.guard_of(embeddings, options, runtime))
+    separate = guard.guard_of(embeddings, options, runtime)
+    known = options.names_ids or separate.apart.spans.size > 0
+    return Draft(rows=rows, guard=separate, blind=known and separate.ceilings is None)

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from batchplan.guard.apart import answers
 from batchplan.kernels import njit
 from batchplan.refinement.blocks import BROKEN, COUNTED, SAME_ROW, SIMILAR
 from batchplan.refinement.objective import Objective
@@ -33,44 +34,34 @@ def masks_from(objective: Objective, members: Int64Array, judged: torch.Tensor) 
     ceilings = objective.guard.ceilings
     if ceilings is None:
         ceilings = np.empty(0, np.float32)
-    _mask_all(judged.numpy(), members, ceilings, objective.codes, masks)
-    if objective.documents is not None and ceilings.size:
-        masks[_answers(objective.documents, members) & (masks < BROKEN)] = BROKEN
+    _mask_all(judged.numpy(), members, ceilings, objective.guard.apart, masks)
     return masks
 
 
-def _answers(documents: Int64Array, members: Int64Array) -> NDArray[np.bool_]:
-    """bool (blocks, m, m): whether a mined negative of one row is the positive of another."""
-    positive, *negatives = documents[:, members]
-    found = np.zeros((*members.shape, members.shape[1]), np.bool_)
-    for own in negatives:
-        found |= positive[:, :, None] == own[:, None, :]
-    found[:, np.eye(members.shape[1], dtype=np.bool_)] = False
-    return found | found.transpose(0, 2, 1)
-
-
 @njit
-def _mask_all(judged, members, ceilings, codes, masks):  # type: ignore[no-untyped-def]
+def _mask_all(judged, members, ceilings, separate, masks):  # type: ignore[no-untyped-def]
     for block in range(len(members)):
-        make_mask(judged[block], members[block], ceilings, codes, masks[block])
+        make_mask(judged[block], members[block], ceilings, separate, masks[block])
 
 
 @njit
-def make_mask(judged, rows, ceilings, codes, out):  # type: ignore[no-untyped-def]
+def make_mask(judged, rows, ceilings, separate, out):  # type: ignore[no-untyped-def]
     """The relations of the rows of a block.
 
     Args:
         judged: float32 (m, m), the similarities by which the guard judges.
         rows: int64 (m,), rows of the data.
         ceilings: float32 (N,), of the guard; (0,) without a limit.
-        codes: int64 (C, N), of the guard.
+        separate: `Guard.apart`.
         out: uint8 (m, m), filled.
     """
     out[:] = COUNTED
     if ceilings.size:
         _mark_similar(judged, ceilings[rows], out)
-    for c in range(codes.shape[0]):
-        _mark_equal(codes[c][rows], BROKEN, out)
+    for own in separate.codes:
+        _mark_equal(own[rows], BROKEN, out)
+    if separate.spans.size:
+        _mark_answers(rows, separate, out)
     _mark_equal(rows, SAME_ROW, out)
     for a in range(rows.size):
         out[a, a] = COUNTED
@@ -95,3 +86,13 @@ def _mark_equal(codes, relation, out):  # type: ignore[no-untyped-def]
             continue
         for b in range(codes.size):
             out[a, b] = relation if codes[b] == codes[a] else out[a, b]
+
+
+@njit
+def _mark_answers(rows, separate, out):  # type: ignore[no-untyped-def]
+    for a in range(rows.size):
+        if separate.spans[rows[a], 0] == separate.spans[rows[a], 1]:
+            continue
+        for b in range(rows.size):
+            if answers(rows[a], rows[b], separate):
+                out[a, b] = out[b, a] = BROKEN

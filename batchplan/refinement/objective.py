@@ -8,7 +8,6 @@ import torch
 
 from batchplan.data import Embeddings
 from batchplan.data.candidates import Candidates, Data
-from batchplan.data.duplicates import document_codes
 from batchplan.data.rows import both_sides, mined
 from batchplan.graph.affinity import Affinity, affinity_graph
 from batchplan.graph.listed import listed_affinity
@@ -44,8 +43,6 @@ class Objective:
             guard judges; None without a reference.
         lists: mined lists, if there are no vectors. Then x and y are (N, 0), and the sum has only
             the direction from x to y.
-        documents: int64 (1 + k, N), codes of the positives and of mined negatives, the same for
-            equal documents; None without mined negatives.
     """
 
     x: torch.Tensor
@@ -59,17 +56,11 @@ class Objective:
     kinds: Int64Array
     reference: Sides | None
     lists: Candidates | None = None
-    documents: Int64Array | None = None
 
     @property
     def sides(self) -> Sides:
         """x and y."""
         return self.x, self.y
-
-    @cached_property
-    def codes(self) -> Int64Array:
-        """int64 (C, N): two rows with the same code of 0 or more must be in different batches."""
-        return self.guard.codes()
 
     @cached_property
     def lengths(self) -> Float32Array:
@@ -98,7 +89,7 @@ def make_objective(
     normalize, cpu = similarity == "cosine", torch.device("cpu")
     guard = guard or Guard()
     reference, n = guard.reference, embeddings.num_rows
-    missing = lists = documents = None
+    missing = lists = None
     if isinstance(embeddings, Candidates):
         lists, x, negatives = embeddings, torch.empty((n, 0)), torch.empty((0, n, 0))
         y = x
@@ -106,8 +97,6 @@ def make_objective(
         require_rows_fit(embeddings, guard, runtime)
         x, y = both_sides(embeddings, cpu, normalize)
         negatives, missing = mined(embeddings, cpu, normalize), embeddings.missing
-        if len(negatives):
-            documents = document_codes([embeddings.y, *embeddings.negatives])
     return Objective(
         x=x,
         y=y,
@@ -120,7 +109,6 @@ def make_objective(
         kinds=np.empty(0, np.int64) if kinds is None else kinds,
         reference=None if reference is None else both_sides(reference, cpu, normalize),
         lists=lists,
-        documents=documents,
     )
 
 

@@ -4,6 +4,7 @@ from concurrent.futures import Executor
 
 import numpy as np
 
+from batchplan.guard.separation import mended
 from batchplan.kernels import njit
 from batchplan.refinement.blocks import APART, BROKEN, SAME_ROW, SIMILAR
 from batchplan.refinement.kernel import REPAIR
@@ -31,7 +32,8 @@ def repair_rows(
     until each group is spread evenly: a batch has the floor or the ceiling of its share, also if
     the group has more rows than there are batches. With a limit, a batch is left as it is after
     `_TRIES` tries without an improvement, so that time grows as N. If the penalty is finite, pairs
-    that are too similar stay, because the objective has weighed them.
+    that are too similar stay, because the objective has weighed them. Known answers that are left
+    are separated at any cost of loss; see `mended`.
 
     Args:
         rows: int64 (entries,), the rows of all batches, none twice within a batch.
@@ -53,7 +55,7 @@ def repair_rows(
         evening = False
         while len(broken) > 1 and left[-1]:
             if evening:
-                pairs = _uneven(rows, offsets, objective.codes, kinds)
+                pairs = _uneven(rows, offsets, objective.guard.apart.codes, kinds)
             else:
                 seeking = np.where(limited & (failed >= _TRIES), 0, broken)
                 pairs = _partners(seeking, kinds, generator)
@@ -72,7 +74,10 @@ def repair_rows(
             if evening and left[-1] >= left[-2]:
                 break
             evening |= len(left) > _ROUNDS and left[-1] > (1 - _LEAST) * left[-1 - _ROUNDS]
-        if least != SIMILAR:
+        if objective.guard.apart.spans.size and left[-1]:
+            rows, _ = mended(rows, offsets, objective.guard.apart, generator, objective.kinds)
+            broken = _count_broken(rows, offsets, objective, SIMILAR, pool)
+        elif least != SIMILAR:
             broken = _count_broken(rows, offsets, objective, SIMILAR, pool)
     return rows, int(broken.sum())
 

@@ -21,6 +21,7 @@ from batchplan.graph.cuda.operands import Keys, keys_from
 from batchplan.graph.cuda.sweep import Limits, Sides, sides_of, strips
 from batchplan.graph.documents import Lists
 from batchplan.graph.screen import screening_dtype
+from batchplan.guard.apart import separated
 from batchplan.guard.guard import Guard
 from batchplan.guard.rules import Rules, bytes_of_rows, rules_of
 from batchplan.runtime import FEWER, Runtime
@@ -216,9 +217,7 @@ def _offer(
 
 def allowed(rules: Rules, i: torch.Tensor, j: torch.Tensor, score: torch.Tensor) -> torch.Tensor:
     """bool (E,): which pairs, with int32 rows and float32 scores s_ij, do not break a guard."""
-    keep = torch.ones(len(i), dtype=torch.bool, device=i.device)
-    for own in rules.codes:
-        keep &= (own[i] != own[j]) | (own[i] < 0)
+    keep = ~separated(rules.apart, i, j)
     if rules.ceilings.numel():
         highest = kernels.score(rules.x, rules.y, i, j, 0) if rules.referred else score
         if len(rules.x):

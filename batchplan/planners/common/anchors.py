@@ -1,13 +1,11 @@
 """Makes batches of anchors and their negatives, from a table of negatives."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.errors import InputError
-from batchplan.guard.rules import apart
+from batchplan.guard.apart import Apart, apart
 from batchplan.kernels import njit
 from batchplan.planners.common.draft import Draft
 from batchplan.planners.common.options import PlannerOptions
@@ -34,7 +32,7 @@ def anchor_batches(
     embeddings: Embeddings,
     options: PlannerOptions,
     runtime: Runtime,
-    groups: Sequence[Int64Array] = (),
+    separate: Apart,
 ) -> Draft:
     """Make batches in which every row is an anchor once, together with its negatives.
 
@@ -45,7 +43,7 @@ def anchor_batches(
     Args:
         candidates: int64 (N, C), the possible negatives of each row, best first, then -1.
         negatives: M, which `check_batch` accepts.
-        groups: codes (N,), -1 for none. No row gets a negative with the same code.
+        separate: no row gets a negative that it must not share a batch with.
 
     Returns:
         Batches that repeat rows. ``tail`` decides about the last N mod A anchors: ``keep`` makes a
@@ -60,9 +58,8 @@ def anchor_batches(
         anchors = anchors[: full * each]
     elif left and options.tail == "pad":
         anchors = np.concatenate((anchors[: full * each], anchors[-each:]))
-    codes = np.stack(groups) if len(groups) else np.empty((0, n), np.int64)
     with runtime.stage("batches"):
-        rows, sizes = _fill(anchors, candidates, codes, each, negatives, size)
+        rows, sizes = _fill(anchors, candidates, separate, each, negatives, size)
     return Draft(
         rows=rows,
         offsets=np.append(0, np.cumsum(sizes)),
@@ -86,7 +83,7 @@ def require_enough(counts: NDArray[np.int64], least: int) -> None:
 
 
 @njit
-def _fill(anchors, candidates, codes, each, negatives, size):  # type: ignore[no-untyped-def]
+def _fill(anchors, candidates, separate, each, negatives, size):  # type: ignore[no-untyped-def]
     n = candidates.shape[0]
     count = -(-len(anchors) // each)
     rows = np.empty(count * size, np.int64)
@@ -104,7 +101,7 @@ def _fill(anchors, candidates, codes, each, negatives, size):  # type: ignore[no
         for turn in range(places):
             regular = turn < len(own) * negatives
             anchor = own[turn // negatives] if regular else own[turn % len(own)]
-            chosen = _choose(anchor, candidates[anchor], codes, held, b)
+            chosen = _choose(anchor, candidates[anchor], separate, held, b)
             if chosen < 0:
                 continue
             held[chosen] = b
@@ -115,12 +112,12 @@ def _fill(anchors, candidates, codes, each, negatives, size):  # type: ignore[no
 
 
 @njit
-def _choose(anchor, candidates, codes, held, batch):  # type: ignore[no-untyped-def]
+def _choose(anchor, candidates, separate, held, batch):  # type: ignore[no-untyped-def]
     """Return the next negative of an anchor; -1 if there is none."""
     for row in candidates:
         if row >= 0 and held[row] != batch:
             return row
     for row in range(len(held)):
-        if held[row] != batch and not apart(anchor, row, codes):
+        if held[row] != batch and not apart(anchor, row, separate):
             return row
     return -1

@@ -26,6 +26,8 @@ class Draft:
             except for an incomplete last step.
         leftover: whether the last of these batches stays last when batches are shuffled.
         guard: the guard by which the batches are repaired at the end; None for no repair.
+        blind: whether similarities do not matter to the batches, so that the guard, without a limit,
+            fills them instead of a repair.
         refined: whether the planner has refined, repaired and shuffled the batches itself.
         facts: metrics of the plan.
         stored: options that the plan stores with another value than the run had.
@@ -35,6 +37,7 @@ class Draft:
     offsets: ArrayLike | None = None
     leftover: bool = False
     guard: Guard | None = None
+    blind: bool = False
     refined: bool = False
     facts: Facts = field(default_factory=dict)
     stored: Facts = field(default_factory=dict)

@@ -23,6 +23,7 @@ from batchplan.runtime import Runtime
 from batchplan.typing import Int64Array
 
 SHUFFLE = 1  # the generator stream that orders batches; planners use others
+_FILL = 9  # the stream of rows that fit nowhere
 
 
 def finish(
@@ -99,6 +100,12 @@ def _refined(
     # `refinement` imports torch and numba on use. Random plans do not need them.
     if not options.refine and not (draft.guard and draft.guard.active):
         return plan
+    if not options.refine and draft.guard and draft.blind:
+        from batchplan.guard.separation import filled
+
+        offsets, generator = plan.batch_offsets.copy(), runtime.generator(_FILL)
+        rows, left = filled(plan.rows.copy(), offsets, draft.guard.apart, generator)
+        return Plan(rows, plan.batch_offsets, plan.metadata).with_metrics(broken_pairs=left)
     objective = refinement.make_objective(
         embeddings, runtime, similarity=options.similarity, temperature=options.temperature,
         guard=draft.guard, penalty=getattr(options, "guard_penalty", None),

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from batchplan.data import Data, Embeddings
+from batchplan.data.answers import Answers
 from batchplan.graph.affinity import Affinity, neighbor_lists
 from batchplan.graph.parts import parts_of
 from batchplan.graph.screen import arithmetic
@@ -40,6 +41,7 @@ class MegaBatch:
         usual: the usual positive of all rows of the data, see `make_guard`.
         kinds: int64 (n,), the source of each row, from 0, if every batch gets its share of each
             source; else None.
+        answers: known answers among the rows; None without a guard.
     """
 
     rows: Int64Array
@@ -48,6 +50,7 @@ class MegaBatch:
     groups: list[Int64Array] = field(default_factory=list)
     usual: float | None = None
     kinds: Int64Array | None = None
+    answers: Answers | None = None
 
     @property
     def batch_sizes(self) -> Int64Array:
@@ -135,8 +138,8 @@ def prepare(
 ) -> Prepared:
     """The objective and the graph of a mega-batch; arguments and errors as of `plan_mega_batch`."""
     guard = make_guard(
-        embeddings, runtime, **options.limits(), groups=mega_batch.groups, usual=mega_batch.usual,
-        reference=reference,
+        embeddings, runtime, **options.limits(), groups=mega_batch.groups,
+        answers=mega_batch.answers, usual=mega_batch.usual, reference=reference,
     )  # fmt: skip
     lists: list[Int64Array] = []
     if isinstance(embeddings, Embeddings):

@@ -10,7 +10,7 @@ from batchplan.data import Data, Embeddings
 from batchplan.data.labels import source_codes
 from batchplan.data.reference import load_reference, stored_reference
 from batchplan.errors import InputError
-from batchplan.guard.guard import group_codes, usual_of
+from batchplan.guard.guard import group_codes, known_answers, usual_of
 from batchplan.options import Tail
 from batchplan.planners.partition.dealing import deal
 from batchplan.planners.partition.mega_batch import MegaBatch
@@ -71,6 +71,7 @@ def make_problem(embeddings: Data, options: PartitionOptions, runtime: Runtime) 
     if isinstance(embeddings, Embeddings):
         reference = load_reference(options, embeddings, runtime)
     groups = group_codes(embeddings, options.label_table, options.group_column)
+    answers = known_answers(embeddings, options, runtime)
     sources = source_codes(options.source_column, embeddings, options.label_table)
     kinds = sources if options.source_mix == "proportional" else None
     members = [np.arange(embeddings.num_rows)]
@@ -92,6 +93,7 @@ def make_problem(embeddings: Data, options: PartitionOptions, runtime: Runtime) 
             MegaBatch(
                 rows, part, tail, [codes[rows] for codes in groups], usual,
                 kinds=None if kinds is None else kinds[rows],
+                answers=answers and answers.take(rows),
             )
             for rows, part in dealt
         ]  # fmt: skip

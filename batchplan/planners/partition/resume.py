@@ -29,7 +29,9 @@ def kept_files(problem: Problem, runtime: Runtime) -> Iterator[Path]:
     run |= {**recorded(problem.options), **problem.stored, **library_versions()}
     for mega_batch in problem.mega_batches:
         hashed = blake2b(json.dumps([run, mega_batch.tail]).encode(), digest_size=16)
-        for array in (mega_batch.rows, mega_batch.sizes, *mega_batch.groups, mega_batch.kinds):
+        known = mega_batch.answers
+        arrays = [mega_batch.rows, mega_batch.sizes, *mega_batch.groups, mega_batch.kinds]
+        for array in (*arrays, *([] if known is None else [known.crossing])):
             hashed.update(b"-" if array is None else np.ascontiguousarray(array, "<i8").data)
         yield folder / f"{hashed.hexdigest()}.npz"
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.data.rows import both_sides
+from batchplan.guard.apart import apart
 from batchplan.guard.guard import guard_of
-from batchplan.guard.rules import apart
 from batchplan.kernels import njit
 from batchplan.planners.common.draft import Draft
 from batchplan.planners.papers.chain.options import ChainOptions
@@ -52,7 +52,7 @@ def chain(embeddings: Embeddings, options: ChainOptions, runtime: Runtime) -> Dr
     need = torch.get_num_threads() * (16 * largest**2 + 20 * largest * d)
     runtime.require_memory(need, f"chain: spaces of {largest} rows", "use a smaller --space-rows")
     guard = guard_of(embeddings, options, runtime)
-    codes, ceilings = guard.compiled()
+    separate, ceilings = guard.compiled()
 
     def work(rows: Int64Array) -> Int64Array:
         order = np.argsort(rows)
@@ -66,7 +66,7 @@ def chain(embeddings: Embeddings, options: ChainOptions, runtime: Runtime) -> Dr
             start,
             options.hardness,
             np.maximum(judged, judged.T) if guard.ceilings is not None else judged,
-            np.take(codes, rows, axis=1) if len(codes) else codes,
+            separate.take(rows),
             ceilings[rows] if len(ceilings) else ceilings,
         )
         taken: Int64Array = rows[along]
@@ -88,7 +88,7 @@ def _similarities(embeddings: Embeddings, rows: Int64Array, similarity: str) -> 
 
 
 @njit
-def _follow(forward, backward, start, hardness, judged, codes, ceilings):  # type: ignore[no-untyped-def]
+def _follow(forward, backward, start, hardness, judged, separate, ceilings):  # type: ignore[no-untyped-def]
     """Return the chain, int64 (m,).
 
     Args:
@@ -97,7 +97,7 @@ def _follow(forward, backward, start, hardness, judged, codes, ceilings):  # typ
         start: the first row.
         hardness: a quantile.
         judged: float32 (m, m), the larger of s_ij and s_ji, which the guard compares with ceilings.
-        codes, ceilings: of `Guard.compiled`.
+        separate, ceilings: of `Guard.compiled`.
 
     The next row is at the quantile of the rows that are left and that the guard allows in a batch
     with the last row; of all rows that are left, if it allows none. Of rows with equal
@@ -116,7 +116,7 @@ def _follow(forward, backward, start, hardness, judged, codes, ceilings):  # typ
         rest = left[: m - step - 1]
         count = 0
         for k in range(rest.size):
-            if _allowed(here, rest[k], judged[here], codes, ceilings):
+            if _allowed(here, rest[k], judged[here], separate, ceilings):
                 candidates[count] = k
                 count += 1
         if count == 0:
@@ -134,8 +134,8 @@ def _follow(forward, backward, start, hardness, judged, codes, ceilings):  # typ
 
 
 @njit
-def _allowed(i, j, judged, codes, ceilings):  # type: ignore[no-untyped-def]
+def _allowed(i, j, judged, separate, ceilings):  # type: ignore[no-untyped-def]
     """Return whether the guard allows rows i and j in one batch."""
-    return not apart(i, j, codes) and (
+    return not apart(i, j, separate) and (
         ceilings.size == 0 or judged[j] < min(ceilings[i], ceilings[j])
     )

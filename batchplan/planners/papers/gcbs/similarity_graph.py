@@ -11,6 +11,7 @@ import torch
 from batchplan.data import Embeddings
 from batchplan.data.rows import load_all_rows
 from batchplan.graph import csr
+from batchplan.guard.apart import separated
 from batchplan.guard.guard import Guard
 from batchplan.guard.rules import Rules, breaks, bytes_of_rows, rules_of
 from batchplan.kernels import njit
@@ -118,8 +119,7 @@ def _allowed_torch(
     for start in range(0, graph.num_edges, _EDGES):
         part = slice(start, start + _EDGES)
         i, j = rows[part], graph.indices[part].long()
-        for own in rules.codes:
-            keep[part] &= (own[i] != own[j]) | (own[i] < 0)
+        keep[part] &= ~separated(rules.apart, i, j)
         if graph.weights is not None and rules.ceilings.numel():
             highest = graph.weights[part]
             if rules.referred:

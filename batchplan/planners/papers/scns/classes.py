@@ -2,11 +2,11 @@
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from batchplan.data import Embeddings, load_embeddings
 from batchplan.data.rows import load_rows
 from batchplan.errors import InputError
+from batchplan.guard.apart import Apart, apart
 from batchplan.kernels import njit
 from batchplan.planners.common.anchors import require_enough
 from batchplan.planners.papers.scns.options import ScnsOptions
@@ -20,18 +20,23 @@ _SPARE = 8  # further draws for batches, which skip negatives that they have alr
 
 
 def draw_from_classes(
-    embeddings: Embeddings, options: ScnsOptions, runtime: Runtime, apart: list[NDArray[np.int64]]
+    embeddings: Embeddings,
+    options: ScnsOptions,
+    runtime: Runtime,
+    labels: Int64Array,
+    separate: Apart,
 ) -> tuple[Int64Array, Float32Array]:
     """Draw distinct negatives of each row: first a similar class, then a random row of that class.
 
-    If the row is in the group of the anchor, or was drawn before, another is drawn from the same
-    class. If a class has no rows left, its probability goes to the other classes.
+    If the row must not be a negative of the anchor, or was drawn before, another is drawn from the
+    same class. If a class has no rows left, its probability goes to the other classes.
 
     Args:
         embeddings: N pairs of d dimensions.
         options: how many rows to draw, from how many classes, and the temperature.
         runtime: memory budget, seed, progress.
-        apart: codes (N,) of classes, and of groups if there are any.
+        labels: codes (N,) of classes.
+        separate: which rows must not be negatives of each other.
 
     Returns:
         The rows (N, C) in the order of drawing, -1 if there are no more; and the probability of
@@ -42,7 +47,6 @@ def draw_from_classes(
             number, a class vector of zeros under cosine, or a row with too few rows to draw from.
         ResourceError: the similarities of the classes do not fit the memory budget.
     """
-    labels, *groups = apart
     vectors = _vectors(embeddings, labels, options, runtime)
     neighbors, probabilities = _nearest(vectors, options)
     n, count = len(labels), options.per_row
@@ -51,13 +55,12 @@ def draw_from_classes(
     generator = runtime.generator(DRAWS)
     members = np.argsort(labels, kind="stable")
     starts = np.append(0, np.cumsum(np.bincount(labels, minlength=len(neighbors))))
-    group = groups[0] if groups else np.full(n, -1)
     rows, drawn = np.empty((n, count), np.int64), np.zeros((n, count), np.float32)
     with runtime.stage("draw", n) as advance:
         for start in range(0, n, _BLOCK):
             stop = min(start + _BLOCK, n)
             _draw(
-                start, labels, group, neighbors, probabilities, members, starts, generator,
+                start, labels, separate, neighbors, probabilities, members, starts, generator,
                 rows[start:stop], drawn[start:stop],
             )  # fmt: skip
             advance(stop - start)
@@ -135,7 +138,7 @@ def _nearest(vectors: Float64Array, options: ScnsOptions) -> tuple[Int64Array, F
 
 @njit
 def _draw(  # type: ignore[no-untyped-def]
-    first, labels, groups, neighbors, probabilities, members, starts, generator, rows, drawn
+    first, labels, separate, neighbors, probabilities, members, starts, generator, rows, drawn
 ):
     for at in range(len(rows)):
         anchor = first + at
@@ -147,7 +150,7 @@ def _draw(  # type: ignore[no-untyped-def]
             if pick < 0:
                 break
             begin, end = starts[near[pick]], starts[near[pick] + 1]
-            row = _row(anchor, groups, members[begin:end], rows[at, :filled], generator)
+            row = _row(anchor, separate, members[begin:end], rows[at, :filled], generator)
             if row < 0:
                 weights[pick] = 0.0
                 continue
@@ -174,19 +177,19 @@ def _pick(weights, generator):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _row(anchor, groups, members, before, generator):  # type: ignore[no-untyped-def]
+def _row(anchor, separate, members, before, generator):  # type: ignore[no-untyped-def]
     """A row of a class, drawn uniformly from the allowed rows; -1 if there is none."""
     for _ in range(_TRIES):
         row = members[int(generator.random() * len(members))]
-        if _allowed(anchor, row, groups, before):
+        if _allowed(anchor, row, separate, before):
             return row
-    left = [row for row in members if _allowed(anchor, row, groups, before)]
+    left = [row for row in members if _allowed(anchor, row, separate, before)]
     return left[int(generator.random() * len(left))] if left else -1
 
 
 @njit
-def _allowed(anchor, row, groups, before):  # type: ignore[no-untyped-def]
-    if groups[anchor] >= 0 and groups[anchor] == groups[row]:
+def _allowed(anchor, row, separate, before):  # type: ignore[no-untyped-def]
+    if apart(anchor, row, separate):
         return False
     for other in before:  # noqa: SIM110  (numba knows no generator expressions)
         if other == row:

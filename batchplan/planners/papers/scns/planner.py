@@ -7,7 +7,7 @@ Learning", section 3.1; the coefficients of latent mixup, equation 8.
 import numpy as np
 
 from batchplan.data import Embeddings
-from batchplan.guard.guard import group_codes
+from batchplan.guard.guard import group_codes, known_answers, make_guard
 from batchplan.planners.common.anchors import anchor_batches, check_batch
 from batchplan.planners.common.draft import Draft, Mined
 from batchplan.planners.papers.scns.classes import draw_from_classes
@@ -37,11 +37,16 @@ def scns(embeddings: Embeddings, options: ScnsOptions, runtime: Runtime) -> Draf
     """
     if options.as_batches:
         check_batch(options.rows_per_batch, options.per_row)
-    apart = group_codes(embeddings, options.label_table, *options.columns())
-    draw = draw_rows if options.level == "instance" else draw_from_classes
-    rows, probabilities = draw(embeddings, options, runtime, apart)
+    groups = group_codes(embeddings, options.label_table, *options.columns())
+    answers = known_answers(embeddings, options, runtime)
+    guard = make_guard(embeddings, runtime, groups=groups, answers=answers)
+    if options.level == "instance":
+        rows, probabilities = draw_rows(embeddings, options, runtime, guard)
+    else:
+        labels = groups[0]
+        rows, probabilities = draw_from_classes(embeddings, options, runtime, labels, guard.apart)
     if options.as_batches:
-        return anchor_batches(rows, options.per_row, embeddings, options, runtime, apart)
+        return anchor_batches(rows, options.per_row, embeddings, options, runtime, guard.apart)
     mixup = None
     if (beta := options.mixup_beta) is not None:
         mixup = runtime.generator(_MIXUP).beta(beta, beta, rows.shape).astype(np.float32)

@@ -1,7 +1,6 @@
 """The instance level of `scns`: draws from the most similar rows (section 3.1.2)."""
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import softmax
 
 from batchplan.data import Embeddings
@@ -17,7 +16,7 @@ _BLOCK = 1 << 15
 
 
 def draw_rows(
-    embeddings: Embeddings, options: ScnsOptions, runtime: Runtime, apart: list[NDArray[np.int64]]
+    embeddings: Embeddings, options: ScnsOptions, runtime: Runtime, guard: Guard
 ) -> tuple[Int64Array, Float32Array]:
     """Draw negatives of each row by the softmax of similarity over temperature.
 
@@ -28,7 +27,7 @@ def draw_rows(
         embeddings: N pairs.
         options: how many rows to draw, from how many, and the temperature.
         runtime: device, memory budget, seed, progress.
-        apart: codes (N,) of classes and groups, whose rows are not drawn for each other.
+        guard: of classes, groups and known answers, which are not drawn for each other.
 
     Returns:
         The rows (N, C) in the order of drawing, and the probability of each in a single draw. With
@@ -40,7 +39,7 @@ def draw_rows(
     n, generator = embeddings.num_rows, runtime.generator(DRAWS)
     nearest = nearest_neighbors(
         embeddings, min(options.top_k, n - 1), runtime, similarity=options.similarity,
-        guard=Guard(None, tuple(apart)),
+        guard=guard,
     )  # fmt: skip
     require_enough((nearest.indices >= 0).sum(axis=1), options.per_row)
     count = nearest.indices.shape[1] if options.as_batches else options.per_row

@@ -1,0 +1,66 @@
+"""The options that say which documents are known to answer which anchors."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from batchplan.errors import OptionError
+from batchplan.options import SimilarityOptions, option
+
+
+def label_table_option() -> Any:
+    """Return the option ``label_table`` of everything that reads columns of labels or ids."""
+    return option(
+        None,
+        "Parquet file with these columns, in the order of the rows.  [default: EMBEDDINGS]",
+        kind="path",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerOptions(SimilarityOptions):
+    """Columns of ids, the file that has them, and a list of known answers.
+
+    Raises:
+        OptionError: as `SimilarityOptions`; a label table without a named column, or a list without
+            the columns of its ids.
+    """
+
+    anchor_id: str | None = option(
+        None, "Column of ids of the anchors. Equal ids are the same anchor.", kind="column"
+    )
+    positive_id: str | None = option(
+        None, "Column of ids of the positives. Equal ids are the same document.", kind="column"
+    )
+    negative_id: list[str] | None = option(
+        None, "Column of ids of each mined negative, in their order. Repeatable.", kind="column"
+    )
+    known: str | None = option(
+        None,
+        "Parquet file or qrels with ids of anchors and of documents that answer them, besides "
+        "those of the rows.",
+        kind="path",
+    )
+    label_table: str | None = label_table_option()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.known is not None and (self.anchor_id is None or self.positive_id is None):
+            raise OptionError(
+                "known: given without --anchor-id and --positive-id; name the columns that have "
+                "its ids"
+            )
+        if self.negative_id and self.positive_id is None:
+            raise OptionError("negative id: given without --positive-id, whose ids it shares")
+        if self.label_table is not None and not (self.names_ids or any(self.columns())):
+            raise OptionError(
+                "label table: given without --group-column or --anchor-id; name a column"
+            )
+
+    @property
+    def names_ids(self) -> bool:
+        """Whether there is a column of ids."""
+        return self.anchor_id is not None or self.positive_id is not None
+
+    def columns(self) -> tuple[str | None, ...]:
+        """Return the columns of groups or classes to read from the label table."""
+        return ()

@@ -1,0 +1,177 @@
+"""Known answers: which documents are right answers to which anchors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from batchplan.data.answer_options import AnswerOptions
+from batchplan.data.candidates import Data
+from batchplan.data.duplicates import document_codes, first_equals
+from batchplan.data.embeddings import Embeddings
+from batchplan.threads import silent
+from batchplan.typing import BoolArray, Int64Array
+
+if TYPE_CHECKING:  # data without ids need no Arrow
+    pass
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """The known answers of the anchors of N rows with 1 + k documents each.
+
+    Attributes:
+        anchors: int64 (N,), from 0: the same number for the same anchor.
+        documents: int64 (1 + k, N), from 0: the same number for the same document, of the positives
+            and of mined negatives.
+        pairs: int64 (E,), rising: ``anchor * width + document`` of each pair that is known, which
+            those of all rows are.
+        width: more than any number of a document.
+    """
+
+    anchors: Int64Array
+    documents: Int64Array
+    pairs: Int64Array
+    width: int
+
+    @classmethod
+    def of(
+        cls,
+        anchors: Int64Array,
+        documents: Int64Array,
+        more: tuple[Int64Array, Int64Array] | None = None,
+    ) -> Answers:
+        """Make the answers of rows, and of ``more`` pairs: their anchors and documents, (m,) each.
+
+        Other arguments are the attributes.
+        """
+        width = 1 + int(max(documents.max(), -1 if more is None else more[1].max(initial=-1)))
+        pairs = anchors * width + documents[0]
+        if more is not None:
+            pairs = np.concatenate((pairs, more[0] * width + more[1]))
+        return cls(anchors, documents, np.unique(pairs), width)
+
+    def take(self, rows: Int64Array) -> Answers:
+        """Return the answers among the given rows (n,), in the given order. Numbers become those of
+        the first place of each anchor and each document."""
+        anchors, documents = first_places(self.anchors[rows]), self.documents[:, rows]
+        numbers = first_places(documents.ravel()).reshape(documents.shape)
+        asked, found = np.divmod(self.pairs, self.width)
+        here = _places(asked, self.anchors[rows], anchors)
+        there = _places(found, documents.ravel(), numbers.ravel())
+        kept = (here >= 0) & (there >= 0)
+        return Answers.of(anchors, numbers, (here[kept], there[kept]))
+
+    @cached_property
+    def crossing(self) -> Int64Array:
+        """int64 (F,): the pairs that separate rows whose anchors and positives all differ."""
+        anchors, documents, width = self.anchors, self.documents, self.width
+        if len(documents) == 1 and len(self.pairs) <= len(np.unique(anchors)):
+            return self.pairs[:0]  # no anchor has two answers
+        asked, found = np.divmod(self.pairs, width)
+        own = np.unique(anchors * width + documents[0])
+        met = np.unique(anchors * width + documents) if len(documents) > 1 else own
+        size = 1 + int(max(anchors.max(), asked.max()))
+        # Another anchor meets the document; and the anchor has a row with another positive, or the
+        # other row has the document as a negative.
+        others = np.bincount(met % width, minlength=width)[found] > is_in(self.pairs, met)
+        positives = np.bincount(own // width, minlength=size)[asked]
+        elsewhere = positives > is_in(self.pairs, own)
+        if len(documents) > 1:
+            mined = np.zeros(width, np.bool_)
+            mined[documents[1:].ravel()] = True
+            elsewhere |= mined[found] & (positives > 0)
+        return self.pairs[others & elsewhere]
+
+    @property
+    def num_negatives(self) -> int:
+        """Number of ordered pairs of different rows and a document of the second that is a known
+        answer of the first: what a single batch of all rows would have."""
+        asked, found = np.divmod(self.pairs, self.width)
+        size = 1 + int(max(self.anchors.max(), asked.max(initial=0)))
+        rows = np.bincount(self.anchors, minlength=size)[asked]
+        met = rows @ np.bincount(self.documents.ravel(), minlength=self.width)[found]
+        return int(met - is_in(self.anchors * self.width + self.documents, self.pairs).sum())
+
+
+def answers_of(
+    data: Data,
+    options: AnswerOptions,
+    *,
+    equal: bool = True,
+    advance: Callable[[int], None] = silent,
+) -> Answers:
+    """Return the known answers of the rows of the data.
+
+    Rows with equal vectors on a side, or with the same id, have the same anchor or document there.
+
+    Args:
+        data: N rows. Lists of candidates show no equal rows.
+        options: the columns of ids, and the list of more answers.
+        equal: whether to compare vectors.
+        advance: called with the number of rows done.
+
+    Raises:
+        InputError: as `read_labels` and `read_known`.
+    """
+    anchors, documents = np.arange(data.num_rows), np.arange(data.num_rows)[None]
+    if isinstance(data, Embeddings):
+        if data.negatives:
+            documents = np.arange(documents.size * (1 + len(data.negatives)))
+            documents = documents.reshape(-1, data.num_rows)
+        if equal:
+            anchors = first_equals(data.x, advance)
+            if data.negatives:
+                hashes = document_codes([data.y, *data.negatives])
+                documents = first_places(hashes.ravel()).reshape(hashes.shape)
+            else:
+                documents = (first_equals(data.y, advance) if data.paired else anchors)[None]
+    if not options.names_ids:
+        return Answers.of(anchors, documents)
+    from batchplan.data.known import Named  # needs Arrow
+
+    named = Named.read(data, options, len(documents))
+    anchors = _joined(anchors, named.anchors)
+    documents = _joined(documents.ravel(), named.documents.ravel()).reshape(documents.shape)
+    return Answers.of(anchors, documents, named.more(anchors, documents))
+
+
+def first_places(values: Int64Array) -> Int64Array:
+    """Return the first place of each of the values (n,): int64 (n,)."""
+    _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
+    return first[inverse]
+
+
+def is_in(values: Int64Array, ordered: Int64Array) -> BoolArray:
+    """Return whether each value is one of ``ordered``, which rises."""
+    if not len(ordered):
+        return np.zeros(values.shape, np.bool_)
+    found: BoolArray = ordered[np.searchsorted(ordered[:-1], values)] == values
+    return found
+
+
+def _places(values: Int64Array, keys: Int64Array, numbers: Int64Array) -> Int64Array:
+    """Return the number of the key that equals each value, -1 if there is none."""
+    keys, first = np.unique(keys, return_index=True)
+    place = np.searchsorted(keys[:-1], values)
+    return np.where(keys[place] == values, numbers[first[place]], -1)
+
+
+def _joined(numbers: Int64Array, ids: Int64Array) -> Int64Array:
+    """Return numbers (n,) that are equal where either of ``numbers`` and ``ids`` are equal, directly
+    or through others; an id of -1 is none."""
+    named = np.flatnonzero(ids >= 0)
+    if not len(named):
+        return numbers
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    count = 1 + int(numbers.max())
+    size = count + 1 + int(ids.max())
+    links = np.ones(len(named), np.int8), (numbers[named], count + ids[named])
+    groups = connected_components(coo_array(links, (size, size)), directed=False)[1]
+    return first_places(groups[numbers].astype(np.int64))

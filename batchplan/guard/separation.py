@@ -1,0 +1,243 @@
+"""Puts rows that must not meet into different batches, without vectors.
+
+`filled` makes batches of a random order: a row that may not join a batch waits for the next one.
+`mended` moves single rows of given batches, as `filled` leaves a few of them, and the repair of
+planned batches too. If a batch without a conflict is impossible, both leave few.
+"""
+
+import numpy as np
+
+from batchplan.guard.apart import Apart, apart
+from batchplan.kernels import njit
+from batchplan.typing import Int64Array
+
+_WAITING = 1 << 14  # waiting rows that a batch looks at, at most
+_WORK = 1 << 18  # comparisons of rows for a step of `_mend`, about
+_TRIES = 8, 64  # places to move a row to, at least and at most
+_PATIENCE = 256  # steps without a better state
+_NOISE = 0.02  # share of the steps that may make it worse
+_TWICE = 1 << 20  # a row that meets itself counts as this many conflicts
+
+
+def filled(
+    rows: Int64Array, offsets: Int64Array, separate: Apart, generator: np.random.Generator
+) -> tuple[Int64Array, int]:
+    """Make batches of the same sizes with the rows in about the same order, in which few rows must
+    be separate.
+
+    Args:
+        rows: int64 (entries,), the rows of all batches.
+        offsets: int64 (batches + 1,), where each batch starts in them.
+        separate: of all N rows.
+        generator: draws the places of rows that fit nowhere.
+
+    Returns:
+        As `mended`.
+    """
+    if len(np.unique(rows)) < len(rows):  # a batch must not have a row twice
+        numbers = np.arange(max(separate.codes.shape[1], len(separate.spans)))
+        codes = np.concatenate((separate.codes.reshape(-1, len(numbers)), numbers[None]))
+        separate = separate._replace(codes=codes)
+    rows = _fill(rows, offsets, separate, *_stamps(separate))
+    return mended(rows, offsets, separate, generator)
+
+
+def mended(
+    rows: Int64Array,
+    offsets: Int64Array,
+    separate: Apart,
+    generator: np.random.Generator,
+    kinds: Int64Array | None = None,
+) -> tuple[Int64Array, int]:
+    """Exchange rows between batches until none must be separate, or further steps hardly help.
+
+    Args:
+        rows, offsets, separate, generator: as `filled` takes them.
+        kinds: int64 (N,), only rows of the same kind are exchanged; None, or (0,), if there is one.
+
+    Returns:
+        The new rows, and the number of pairs of rows of a batch that must be separate.
+    """
+    flagged = _flagged(rows, offsets, separate, *_stamps(separate))
+    if not len(flagged) or len(offsets) == 2:
+        return rows, _count(rows, offsets, separate, flagged)
+    rows = rows.copy()
+    size = int(np.diff(offsets).max())
+    tries = int(np.clip(_WORK // size, *_TRIES))
+    kinds = np.empty(0, np.int64) if kinds is None else kinds
+    _mend(rows, offsets, separate, kinds, flagged, generator, tries)
+    flagged = _flagged(rows, offsets, separate, *_stamps(separate))
+    return rows, _count(rows, offsets, separate, flagged)
+
+
+def _stamps(separate: Apart) -> tuple[Int64Array, ...]:
+    """Where the stamps of each array of codes start; the last batch with each code; with each
+    document; and with an anchor that each document answers."""
+    sizes = [1 + int(own.max(initial=-1)) for own in separate.codes]
+    stamps = np.full(sum(sizes), -1, np.int64)
+    width = 1 + int(separate.documents.max(initial=-1))
+    return np.cumsum([0, *sizes]), stamps, *np.full((2, width), -1, np.int64)
+
+
+@njit
+def _fits(row, batch, separate, starts, stamps, held, asked):  # type: ignore[no-untyped-def]
+    """Return whether a row may join the rows that a batch has."""
+    for c in range(len(separate.codes)):
+        code = separate.codes[c, row]
+        if code >= 0 and stamps[starts[c] + code] == batch:
+            return False
+    if not separate.spans.size:
+        return True
+    for own in separate.documents:
+        if own[row] >= 0 and asked[own[row]] == batch:
+            return False
+    for place in range(separate.spans[row, 0], separate.spans[row, 1]):
+        if held[separate.answers[place]] == batch:
+            return False
+    return True
+
+
+@njit
+def _join(row, batch, separate, starts, stamps, held, asked):  # type: ignore[no-untyped-def]
+    """Note that a batch has a row."""
+    for c in range(len(separate.codes)):
+        if separate.codes[c, row] >= 0:
+            stamps[starts[c] + separate.codes[c, row]] = batch
+    if separate.spans.size:
+        for own in separate.documents:
+            if own[row] >= 0:
+                held[own[row]] = batch
+        for place in range(separate.spans[row, 0], separate.spans[row, 1]):
+            asked[separate.answers[place]] = batch
+
+
+@njit
+def _fill(rows, offsets, separate, starts, stamps, held, asked):  # type: ignore[no-untyped-def]
+    """`filled` before the last rows, which fit nowhere, are moved."""
+    out = np.empty_like(rows)
+    following = np.full(rows.size, -1, np.int64)  # a list of the places in ``rows`` that wait
+    first, last, cursor = -1, -1, 0
+    for batch in range(offsets.size - 1):
+        place, stop = offsets[batch], offsets[batch + 1]
+        before, waiting, seen = -1, first, 0
+        while waiting >= 0 and place < stop and seen < _WAITING:
+            after = following[waiting]
+            if _fits(rows[waiting], batch, separate, starts, stamps, held, asked):
+                _join(rows[waiting], batch, separate, starts, stamps, held, asked)
+                out[place] = rows[waiting]
+                place += 1
+                first = after if before < 0 else first
+                last = before if after < 0 else last
+                if before >= 0:
+                    following[before] = after
+            else:
+                before = waiting
+            waiting = after
+            seen += 1
+        while cursor < rows.size and place < stop:
+            if _fits(rows[cursor], batch, separate, starts, stamps, held, asked):
+                _join(rows[cursor], batch, separate, starts, stamps, held, asked)
+                out[place] = rows[cursor]
+                place += 1
+            else:
+                first = cursor if first < 0 else first
+                if last >= 0:
+                    following[last] = cursor
+                last = cursor
+            cursor += 1
+        while place < stop:  # only rows that do not fit are left
+            out[place] = rows[first]
+            place, first = place + 1, following[first]
+            last = last if first >= 0 else -1
+    return out
+
+
+@njit
+def _flagged(rows, offsets, separate, starts, stamps, held, asked):  # type: ignore[no-untyped-def]
+    """The places of rows that must not meet an earlier row of their batch, rising."""
+    found = np.empty(rows.size, np.int64)
+    count = 0
+    for batch in range(offsets.size - 1):
+        for place in range(offsets[batch], offsets[batch + 1]):
+            if not _fits(rows[place], batch, separate, starts, stamps, held, asked):
+                found[count] = place
+                count += 1
+            _join(rows[place], batch, separate, starts, stamps, held, asked)
+    return found[:count].copy()
+
+
+@njit
+def _count(rows, offsets, separate, flagged):  # type: ignore[no-untyped-def]
+    count = 0
+    for place in flagged:
+        start = offsets[np.searchsorted(offsets, place, side="right") - 1]
+        for other in range(start, place):
+            count += apart(rows[place], rows[other], separate)
+    return count
+
+
+@njit
+def _conflicts(row, start, stop, left_out, rows, separate):  # type: ignore[no-untyped-def]
+    """The number of rows of a batch, but the one at ``left_out``, that a row must not meet."""
+    count = 0
+    for place in range(start, stop):
+        if place != left_out:
+            other = rows[place]
+            count += _TWICE if other == row else int(apart(row, other, separate))
+    return count
+
+
+@njit
+def _mend(rows, offsets, separate, kinds, flagged, generator, tries):  # type: ignore[no-untyped-def]
+    """Move rows of conflicts, as the search of minimal conflicts (Minton et al., 1992): a random
+    one of them changes places with the best of a few random rows. Return to the best state."""
+    batches = np.empty(rows.size, np.int64)
+    for batch in range(offsets.size - 1):
+        batches[offsets[batch] : offsets[batch + 1]] = batch
+    pending = np.empty(rows.size, np.int64)  # places; each conflict has one at least
+    pending[: flagged.size] = flagged
+    is_pending = np.zeros(rows.size, np.bool_)
+    is_pending[flagged] = True
+    count, since, total, best = flagged.size, 0, 0, 0
+    swaps = np.empty((_PATIENCE, 2), np.int64)  # since the best state
+    made = 0
+    while count and since < _PATIENCE:
+        at = int(generator.random() * count)
+        p = pending[at]
+        u, start, stop = rows[p], offsets[batches[p]], offsets[batches[p] + 1]
+        own = _conflicts(u, start, stop, p, rows, separate)
+        if not own:
+            count -= 1
+            pending[at], is_pending[p] = pending[count], False
+            continue
+        since += 1
+        q, least = -1, rows.size
+        for _ in range(tries):
+            place = int(generator.random() * rows.size)
+            v, other = rows[place], batches[place]
+            if other == batches[p] or (kinds.size and kinds[u] != kinds[v]):
+                continue
+            begin, end = offsets[other], offsets[other + 1]
+            change = _conflicts(u, begin, end, place, rows, separate) - own
+            if change >= least:
+                continue
+            change += _conflicts(v, start, stop, p, rows, separate)
+            change -= _conflicts(v, begin, end, place, rows, separate)
+            if change < least:
+                q, least = place, change
+            if least <= -own:
+                break
+        if q < 0 or (least > 0 and (generator.random() >= _NOISE or least >= _TWICE // 2)):
+            continue
+        rows[p], rows[q] = rows[q], rows[p]
+        total += least
+        swaps[made, 0], swaps[made, 1] = p, q
+        made += 1
+        if not is_pending[q]:
+            pending[count], is_pending[q] = q, True
+            count += 1
+        if total < best:
+            best, since, made = total, 0, 0
+    for k in range(made - 1, -1, -1):
+        p, q = swaps[k, 0], swaps[k, 1]
+        rows[p], rows[q] = rows[q], rows[p]
