@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from batchplan.data.answers import Answers, is_in
+from batchplan.data.answers import Answers, distinct, is_in
 from batchplan.kernels import njit
 from batchplan.typing import Int64Array
 
@@ -42,7 +42,7 @@ class Apart(NamedTuple):
         first = answers.anchors * answers.width
         spans = np.stack([np.searchsorted(pairs, first + k * answers.width) for k in range(2)], 1)
         found, documents = pairs % answers.width, answers.documents
-        asked = np.where(is_in(documents, np.unique(found)), documents, -1)
+        asked = np.where(is_in(documents, distinct(found)), documents, -1)
         return cls(stacked, spans, found, asked)
 
     def take(self, rows: Int64Array) -> Apart:
@@ -57,8 +57,9 @@ class Apart(NamedTuple):
 @njit
 def apart(i, j, rows):  # type: ignore[no-untyped-def]
     """Return whether rows i and j must be in different batches, by `Apart`."""
-    for own in rows.codes:
-        if own[i] >= 0 and own[i] == own[j]:
+    codes = rows.codes  # no views of its rows, which would be slow
+    for c in range(codes.shape[0]):
+        if codes[c, i] >= 0 and codes[c, i] == codes[c, j]:
             return True
     return rows.spans.size > 0 and (answers(i, j, rows) or answers(j, i, rows))
 
@@ -69,8 +70,8 @@ def answers(i, j, rows):  # type: ignore[no-untyped-def]
     start, stop = rows.spans[i, 0], rows.spans[i, 1]
     if start == stop:
         return False
-    for own in rows.documents:
-        document, low, high = own[j], start, stop
+    for c in range(rows.documents.shape[0]):
+        document, low, high = rows.documents[c, j], start, stop
         if document < 0:
             continue
         while low < high:
@@ -85,7 +86,7 @@ def answers(i, j, rows):  # type: ignore[no-untyped-def]
 
 
 def separated(rows: tuple[torch.Tensor, ...], i: torch.Tensor, j: torch.Tensor) -> torch.Tensor:
-    """bool (E,): `apart` for rows i and j, (E,) each, from the arrays of `Apart` on their device."""
+    """bool (E,): `apart` for rows i and j, (E,), from the arrays of `Apart` on their device."""
     codes, spans, answered, documents = rows
     out = torch.zeros(len(i), dtype=torch.bool, device=i.device)
     for own in codes:

@@ -2,7 +2,8 @@
 
 `filled` makes batches of a random order: a row that may not join a batch waits for the next one.
 `mended` moves single rows of given batches, as `filled` leaves a few of them, and the repair of
-planned batches too. If a batch without a conflict is impossible, both leave few.
+planned batches too. Where some must meet, both leave few of these pairs: rows of one document that
+are more than the batches are spread evenly.
 """
 
 import numpy as np
@@ -12,10 +13,9 @@ from batchplan.kernels import njit
 from batchplan.typing import Int64Array
 
 _WAITING = 1 << 14  # waiting rows that a batch looks at, at most
-_WORK = 1 << 18  # comparisons of rows for a step of `_mend`, about
-_TRIES = 8, 64  # places to move a row to, at least and at most
-_PATIENCE = 256  # steps without a better state
-_NOISE = 0.02  # share of the steps that may make it worse
+_TRIES, _TRIED = 64, 1 << 18  # places to move a row to; comparisons of rows for them
+_PATIENCE, _WORK = 2048, 1 << 24  # steps without a better state; comparisons of all steps
+_NOISE = 0.1  # share of the steps that take any place, even if that is worse
 _TWICE = 1 << 20  # a row that meets itself counts as this many conflicts
 
 
@@ -38,7 +38,10 @@ def filled(
         numbers = np.arange(max(separate.codes.shape[1], len(separate.spans)))
         codes = np.concatenate((separate.codes.reshape(-1, len(numbers)), numbers[None]))
         separate = separate._replace(codes=codes)
-    rows = _fill(rows, offsets, separate, *_stamps(separate))
+    possible = _possible(rows, len(offsets) - 1, separate)
+    rows = _fill(rows, offsets, possible, *_stamps(possible))
+    if possible is not separate:
+        rows, _ = mended(rows, offsets, possible, generator)
     return mended(rows, offsets, separate, generator)
 
 
@@ -63,11 +66,33 @@ def mended(
         return rows, _count(rows, offsets, separate, flagged)
     rows = rows.copy()
     size = int(np.diff(offsets).max())
-    tries = int(np.clip(_WORK // size, *_TRIES))
+    tries = max(8, min(_TRIES, _TRIED // size))
     kinds = np.empty(0, np.int64) if kinds is None else kinds
     _mend(rows, offsets, separate, kinds, flagged, generator, tries)
     flagged = _flagged(rows, offsets, separate, *_stamps(separate))
     return rows, _count(rows, offsets, separate, flagged)
+
+
+def _possible(rows: Int64Array, count: int, separate: Apart) -> Apart:
+    """Return what ``count`` batches may separate. Of more rows with one code, each ``count`` get a
+    code of their own, and a document of more rows may meet any other row."""
+    codes, documents = separate.codes.copy(), separate.documents.copy()
+    for own in codes:
+        many = np.bincount(own[rows][own[rows] >= 0], minlength=1) > count
+        if many.any():
+            chosen = rows[(own[rows] >= 0) & many[own[rows]]]
+            order = np.argsort(own[chosen], kind="stable")
+            grouped = own[chosen[order]]
+            rank = np.arange(len(order)) - np.searchsorted(grouped, grouped)
+            first = 1 + int(own.max())
+            parts = np.unique(grouped * len(rows) + rank // count, return_inverse=True)[1]
+            own[chosen[order]] = first + parts
+    met = documents[documents >= 0]
+    if len(met) and len(np.unique(rows)) == documents.shape[1]:
+        many = np.bincount(met) > count
+        documents[(documents >= 0) & many[documents]] = -1
+    changed = (codes != separate.codes).any() or (documents != separate.documents).any()
+    return separate._replace(codes=codes, documents=documents) if changed else separate
 
 
 def _stamps(separate: Apart) -> tuple[Int64Array, ...]:
@@ -75,7 +100,7 @@ def _stamps(separate: Apart) -> tuple[Int64Array, ...]:
     document; and with an anchor that each document answers."""
     sizes = [1 + int(own.max(initial=-1)) for own in separate.codes]
     stamps = np.full(sum(sizes), -1, np.int64)
-    width = 1 + int(separate.documents.max(initial=-1))
+    width = 1 + int(max(separate.documents.max(initial=-1), separate.answers.max(initial=-1)))
     return np.cumsum([0, *sizes]), stamps, *np.full((2, width), -1, np.int64)
 
 
@@ -88,8 +113,9 @@ def _fits(row, batch, separate, starts, stamps, held, asked):  # type: ignore[no
             return False
     if not separate.spans.size:
         return True
-    for own in separate.documents:
-        if own[row] >= 0 and asked[own[row]] == batch:
+    for c in range(separate.documents.shape[0]):
+        document = separate.documents[c, row]
+        if document >= 0 and asked[document] == batch:
             return False
     for place in range(separate.spans[row, 0], separate.spans[row, 1]):
         if held[separate.answers[place]] == batch:
@@ -104,9 +130,9 @@ def _join(row, batch, separate, starts, stamps, held, asked):  # type: ignore[no
         if separate.codes[c, row] >= 0:
             stamps[starts[c] + separate.codes[c, row]] = batch
     if separate.spans.size:
-        for own in separate.documents:
-            if own[row] >= 0:
-                held[own[row]] = batch
+        for c in range(separate.documents.shape[0]):
+            if separate.documents[c, row] >= 0:
+                held[separate.documents[c, row]] = batch
         for place in range(separate.spans[row, 0], separate.spans[row, 1]):
             asked[separate.answers[place]] = batch
 
@@ -177,13 +203,16 @@ def _count(rows, offsets, separate, flagged):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _conflicts(row, start, stop, left_out, rows, separate):  # type: ignore[no-untyped-def]
-    """The number of rows of a batch, but the one at ``left_out``, that a row must not meet."""
+def _conflicts(row, start, stop, left_out, rows, separate, most):  # type: ignore[no-untyped-def]
+    """The number of rows of a batch, but the one at ``left_out``, that a row must not meet; or a
+    number from ``most`` on."""
     count = 0
     for place in range(start, stop):
         if place != left_out:
             other = rows[place]
             count += _TWICE if other == row else int(apart(row, other, separate))
+            if count >= most:
+                break
     return count
 
 
@@ -201,33 +230,37 @@ def _mend(rows, offsets, separate, kinds, flagged, generator, tries):  # type: i
     count, since, total, best = flagged.size, 0, 0, 0
     swaps = np.empty((_PATIENCE, 2), np.int64)  # since the best state
     made = 0
-    while count and since < _PATIENCE:
+    left = _WORK
+    while count and since < _PATIENCE and left > 0:
         at = int(generator.random() * count)
         p = pending[at]
         u, start, stop = rows[p], offsets[batches[p]], offsets[batches[p] + 1]
-        own = _conflicts(u, start, stop, p, rows, separate)
+        own = _conflicts(u, start, stop, p, rows, separate, _TWICE)
+        left -= stop - start
         if not own:
             count -= 1
             pending[at], is_pending[p] = pending[count], False
             continue
         since += 1
-        q, least = -1, rows.size
-        for _ in range(tries):
+        q, least = -1, _TWICE // 2
+        for _ in range(1 if generator.random() < _NOISE else tries):
             place = int(generator.random() * rows.size)
             v, other = rows[place], batches[place]
             if other == batches[p] or (kinds.size and kinds[u] != kinds[v]):
                 continue
             begin, end = offsets[other], offsets[other + 1]
-            change = _conflicts(u, begin, end, place, rows, separate) - own
+            left -= end - begin
+            change = _conflicts(u, begin, end, place, rows, separate, own + least) - own
             if change >= least:
                 continue
-            change += _conflicts(v, start, stop, p, rows, separate)
-            change -= _conflicts(v, begin, end, place, rows, separate)
+            left -= stop - start + end - begin
+            change += _conflicts(v, start, stop, p, rows, separate, _TWICE)
+            change -= _conflicts(v, begin, end, place, rows, separate, _TWICE)
             if change < least:
                 q, least = place, change
             if least <= -own:
                 break
-        if q < 0 or (least > 0 and (generator.random() >= _NOISE or least >= _TWICE // 2)):
+        if q < 0:
             continue
         rows[p], rows[q] = rows[q], rows[p]
         total += least

@@ -26,8 +26,8 @@ class Draft:
             except for an incomplete last step.
         leftover: whether the last of these batches stays last when batches are shuffled.
         guard: the guard by which the batches are repaired at the end; None for no repair.
-        blind: whether similarities do not matter to the batches, so that the guard, without a limit,
-            fills them instead of a repair.
+        blind: whether similarities do not matter to the batches. Then the guard, which has no
+            limit, fills them, and there is no repair.
         refined: whether the planner has refined, repaired and shuffled the batches itself.
         facts: metrics of the plan.
         stored: options that the plan stores with another value than the run had.
