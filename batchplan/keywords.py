@@ -27,8 +27,12 @@ class RefineKeywords(TypedDict, total=False):
     """The fields of `RefineOptions`."""
 
     similarity: Literal["cosine", "dot"]
-    group_column: str | None
+    anchor_id: str | None
+    positive_id: str | None
+    negative_id: list[str] | None
+    known: str | None
     label_table: str | None
+    group_column: str | None
     reference: list[str] | None
     reference_pair: list[str] | None
     relative_margin: float | None
@@ -77,8 +81,12 @@ class EpochOptionKeywords(TypedDict, total=False):
     scope: Literal["device", "global"]
     refine: int
     temperature: float
-    group_column: str | None
+    anchor_id: str | None
+    positive_id: str | None
+    negative_id: list[str] | None
+    known: str | None
     label_table: str | None
+    group_column: str | None
     reference: list[str] | None
     reference_pair: list[str] | None
     relative_margin: float | None

@@ -98,7 +98,7 @@ class Answers:
 
 def answers_of(
     data: Data,
-    options: AnswerOptions,
+    options: AnswerOptions | None = None,
     *,
     equal: bool = True,
     advance: Callable[[int], None] = silent,
@@ -109,7 +109,7 @@ def answers_of(
 
     Args:
         data: N rows. Lists of candidates show no equal rows.
-        options: the columns of ids, and the list of more answers.
+        options: the columns of ids, and the list of more answers; None for neither.
         equal: whether to compare vectors.
         advance: called with the number of rows done.
 
@@ -128,7 +128,7 @@ def answers_of(
                 documents = first_places(hashes.ravel()).reshape(hashes.shape)
             else:
                 documents = (first_equals(data.y, advance) if data.paired else anchors)[None]
-    if not options.names_ids:
+    if options is None or not options.names_ids:
         return Answers.of(anchors, documents)
     from batchplan.data.known import Named  # needs Arrow
 

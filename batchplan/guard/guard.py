@@ -104,8 +104,11 @@ def make_guard(
         InputError: as `Embeddings.require_similarities`, if there are ceilings.
     """
     limits = relative_margin, absolute_margin, max_score
-    sides = [] if answers is None else [answers.anchors, answers.documents[0]]
-    codes = [*groups, *map(repeated_codes, sides)]
+    codes = list(groups)
+    if answers is not None:
+        codes.append(repeated_codes(answers.anchors))
+        if not np.array_equal(answers.anchors, answers.documents[0]):
+            codes.append(repeated_codes(answers.documents[0]))
     apart = Apart.of([own for own in codes if _repeats(own)], answers)
     if all(limit is None for limit in limits):
         return Guard(None, apart, reference)

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from batchplan.data import Embeddings
+from batchplan.guard.apart import Apart
 from batchplan.guard.guard import Guard
 from batchplan.guard.rules import rules_of
 
@@ -36,7 +37,7 @@ def wanted(brute, embeddings, k, guard=None, both=True):
     S = torch.from_numpy(brute.similarities(embeddings, "dot"))
     broken = torch.eye(len(S), dtype=torch.bool)
     if guard is not None:
-        for own in torch.from_numpy(guard.codes()):
+        for own in torch.from_numpy(guard.apart.codes):
             broken |= (own[:, None] == own) & (own >= 0)
         if guard.ceilings is not None:
             ceilings = torch.from_numpy(guard.ceilings)
@@ -128,5 +129,5 @@ def test_guards(modules, brute, paired, kind):
     if kind == "ceilings":
         ceilings = rng.uniform(1, 4, n).astype(np.float32)
         ceilings[:4] = [-np.inf, np.inf, 0, 1e9]
-    guard = Guard(ceilings, (groups[kind],) if kind in groups else ())
+    guard = Guard(ceilings, Apart.of((groups[kind],) if kind in groups else (), None))
     check(search(modules, embeddings, 3, guard=guard), wanted(brute, embeddings, 3, guard))

@@ -6,6 +6,7 @@ import pytest
 from batchplan.data import Embeddings
 from batchplan.graph.affinity import affinity_graph
 from batchplan.graph.neighbors import neighbors_both_ways
+from batchplan.guard.apart import Apart
 from batchplan.guard.guard import Guard
 from batchplan.refinement import make_objective
 from batchplan.runtime import Runtime
@@ -64,7 +65,7 @@ def test_a_guard_looks_at_all_documents(guarded):
     data, tiles = tuples("ties")
     ceilings = np.full(120, 6.0, np.float32) if guarded != "codes" else None
     codes = (np.arange(120) // 5,) if guarded != "ceilings" else ()
-    guard = Guard(ceilings, codes)
+    guard = Guard(ceilings, Apart.of(codes, None))
     apart = np.eye(120, dtype=bool)
     if codes:
         apart |= codes[0][:, None] == codes[0]

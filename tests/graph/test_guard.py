@@ -7,8 +7,10 @@ import pytest
 import torch
 
 import batchplan
+from batchplan.data.answers import answers_of
 from batchplan.errors import InputError, ResourceError
 from batchplan.graph import nearest_neighbors, neighbor_search
+from batchplan.guard.apart import Apart
 from batchplan.guard.guard import Guard, guard_of, make_guard, usual_of
 from batchplan.guard.options import GuardOptions
 from batchplan.planners.papers.gcbs import similarity_graph
@@ -37,6 +39,10 @@ def data(kind, n=150, d=10):
 
 def groups_of(n):
     return np.random.default_rng(4).integers(-1, n // 4, n)
+
+
+def guard_with_equal_rows(embeddings, **options):
+    return make_guard(embeddings, CPU, answers=answers_of(embeddings), **options)
 
 
 def similarities(x, y, similarity):
@@ -99,7 +105,7 @@ def made(kind, limit):
         exact = {"relative_margin": 0.5, "absolute_margin": 2.0, "max_score": 3.0}
         limit = {name: exact.get(name, value) for name, value in limit.items()}
     embeddings = batchplan.load_embeddings(x, y)
-    guard = make_guard(embeddings, CPU, similarity=similarity, **limit)
+    guard = guard_with_equal_rows(embeddings, similarity=similarity, **limit)
     return embeddings, similarity, guard, broken(x, y, similarity, **limit)
 
 
@@ -117,7 +123,7 @@ def test_ceilings(monkeypatch, kind, limit):
     monkeypatch.setattr("batchplan.guard.guard._ROWS_AT_ONCE", 64)
     x, y, similarity = data(kind)
     embeddings = batchplan.load_embeddings(x, y)
-    guard = make_guard(embeddings, CPU, similarity=similarity, **limit)
+    guard = guard_with_equal_rows(embeddings, similarity=similarity, **limit)
     own = np.diag(similarities(x, y, similarity))
     assert guard.ceilings.dtype == np.float32
     expected = {
@@ -162,14 +168,17 @@ def test_codes_that_repeat_nowhere_are_left_out():
     assert not make_guard(embeddings, CPU, groups=[alone, np.full(30, -1)]).active
     guard = make_guard(embeddings, CPU, groups=[alone, alone // 2])
     assert guard.active
-    assert len(guard.apart) == 1
-    assert np.array_equal(guard.codes(), [alone // 2])
-    assert Guard().codes().shape == (0, 0)
+    assert len(guard.apart.codes) == 1
+    assert np.array_equal(guard.apart.codes, [alone // 2])
+    assert Guard().apart.codes.shape == (0, 0)
     rows[3] = rows[7]
-    twice = make_guard(batchplan.load_embeddings(rows, rows[::-1].copy()), CPU)
-    assert [np.flatnonzero(codes >= 0).tolist() for codes in twice.apart] == [[3, 7], [22, 26]]
-    assert len(make_guard(batchplan.load_embeddings(rows), CPU).apart) == 1
-    assert not make_guard(batchplan.load_embeddings(rows), CPU, duplicates=False).active
+    twice = guard_with_equal_rows(batchplan.load_embeddings(rows, rows[::-1].copy()))
+    assert [np.flatnonzero(codes >= 0).tolist() for codes in twice.apart.codes] == [
+        [3, 7],
+        [22, 26],
+    ]
+    assert len(guard_with_equal_rows(batchplan.load_embeddings(rows)).apart.codes) == 1
+    assert not make_guard(batchplan.load_embeddings(rows), CPU).active
 
 
 def check_lists(indices, values, S, allowed, k, exact):
@@ -241,7 +250,7 @@ def test_edges(brute, monkeypatch, kind, limit, device_code):
 
 def test_codes_need_no_weights():
     embeddings, similarity, _, _ = made("dot", {})
-    guard = Guard(None, (groups_of(150),))
+    guard = Guard(None, Apart.of((groups_of(150),), None))
     plain, weighted = (
         build_graph(embeddings, EDGES, CPU, similarity=similarity, weights=weights)
         for weights in (False, True)
@@ -267,7 +276,7 @@ def test_a_guard_of_nothing_changes_nothing():
 def test_a_graph_may_lose_every_edge():
     embeddings = batchplan.load_embeddings(np.ones((20, 3), np.float32))
     graph = build_graph(embeddings, 190, CPU, weights=False)
-    empty = graph.without(make_guard(embeddings, CPU), embeddings, CPU)
+    empty = graph.without(guard_with_equal_rows(embeddings), embeddings, CPU)
     assert empty.num_edges == 0
 
 
@@ -306,4 +315,4 @@ def test_refuses_what_cannot_fit(monkeypatch):
     monkeypatch.setattr(Runtime, "memory_left", lambda self, device=None: 8 * 150 * 10 - 1)
     with pytest.raises(ResourceError, match=r"guard: the rows of both sides need 12\.0 KB"):
         graph.without(guard, embeddings, CPU, similarity=similarity)
-    graph.without(Guard(None, (groups_of(150),)), embeddings, CPU)
+    graph.without(Guard(None, Apart.of((groups_of(150),), None)), embeddings, CPU)

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from batchplan.data import Embeddings
+from batchplan.data.answers import answers_of
 from batchplan.graph import neighbor_search, neighbors
 from batchplan.graph.neighbors import neighbors_both_ways
 from batchplan.guard.guard import make_guard
@@ -33,7 +34,7 @@ def check(embeddings, k, S, guard=None, similarity="cosine", below=None):
     n = len(S)
     allowed = ~np.eye(n, dtype=bool) if below is None else below
     if guard is not None and below is None:
-        for codes in guard.apart:
+        for codes in guard.apart.codes:
             allowed &= (codes[:, None] != codes) | (codes < 0)[:, None]
         if guard.ceilings is not None:
             lowest = np.minimum(guard.ceilings[:, None], guard.ceilings)
@@ -89,7 +90,7 @@ def test_guards(screening, brute, data, name, limit):
     embeddings = data(name)
     n = embeddings.num_rows
     groups = np.random.default_rng(0).integers(-1, 6, n)
-    guard = make_guard(embeddings, CPU, groups=[groups], **limit)
+    guard = make_guard(embeddings, CPU, groups=[groups], answers=answers_of(embeddings), **limit)
     S = brute.similarities(embeddings)
     for k in (5, n - 1):
         check(embeddings, k, S, guard)
@@ -103,7 +104,7 @@ def test_a_reference_judges(screening, brute, data, name, limit):
     n = embeddings.num_rows
     sides = np.random.default_rng(1).standard_normal((1 + embeddings.paired, n, 7))
     judge = Embeddings.from_arrays(*sides.astype(np.float16))
-    guard = make_guard(embeddings, CPU, **limit, duplicates=False, reference=judge)
+    guard = make_guard(embeddings, CPU, **limit, reference=judge)
     assert (guard.reference, len(guard.ceilings)) == (judge, n)
     S, J = brute.similarities(embeddings), brute.similarities(judge)
     own = np.diag(J)
@@ -120,7 +121,9 @@ def test_ceilings_that_are_similarities(screening, brute, data, name):
     embeddings = data(name)
     S = brute.similarities(embeddings)
     for ceiling in np.quantile(S, [0.5, 0.9, 0.99], method="nearest"):
-        guard = make_guard(embeddings, CPU, max_score=float(ceiling))
+        guard = make_guard(
+            embeddings, CPU, answers=answers_of(embeddings), max_score=float(ceiling)
+        )
         below = ceiling > S
         alone = below & ~below.T
         assert alone.any() or not embeddings.paired
@@ -157,7 +160,7 @@ def test_threads_do_not_matter(use_threads, paired):
     x, y = np.random.default_rng(0).standard_normal((2, 2500, 24)).astype(np.float32)
     x[1000:1300] = x[1000]  # ties, over a bound of tiles
     embeddings = Embeddings.from_arrays(x, y if paired else None)
-    guard = make_guard(embeddings, CPU, relative_margin=0.05)
+    guard = make_guard(embeddings, CPU, answers=answers_of(embeddings), relative_margin=0.05)
     results = []
     for threads in (1, 2, 5):
         use_threads(threads)

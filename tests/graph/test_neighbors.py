@@ -6,6 +6,7 @@ import pytest
 import batchplan
 from batchplan.errors import InputError, ResourceError
 from batchplan.graph import nearest_neighbors, neighbor_search
+from batchplan.guard.apart import Apart
 from batchplan.guard.guard import Guard
 from batchplan.runtime import Runtime
 
@@ -78,7 +79,7 @@ def test_rows_that_are_kept_apart(monkeypatch, request, way):
     labels, groups = rng.integers(-1, 2, 150), rng.integers(-1, 4, 150)
     found = nearest_neighbors(
         batchplan.load_embeddings(x), 80, Runtime(device="cpu"), similarity="dot",
-        guard=Guard(None, (labels, groups)),
+        guard=Guard(None, Apart.of((labels, groups), None)),
     )  # fmt: skip
     product = x.astype(np.float64) @ x.T.astype(np.float64)
     for codes in (labels, groups):

@@ -114,7 +114,7 @@ def test_what_a_guard_looks_at(tmp_path):
 
     def made(**given):
         guard = guard_of(embeddings, GuardOptions(**given), Runtime(device="cpu"))
-        return guard.ceilings is not None, [codes.tolist() for codes in guard.apart]
+        return guard.ceilings is not None, [codes.tolist() for codes in guard.apart.codes]
 
     assert made() == (False, [equal])
     assert made(guard=False) == (False, [])

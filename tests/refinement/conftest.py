@@ -7,6 +7,7 @@ import pytest
 
 from batchplan.data import Embeddings
 from batchplan.graph.affinity import affinity_graph, neighbor_lists
+from batchplan.guard.apart import Apart
 from batchplan.guard.guard import Guard
 from batchplan.refinement import make_objective
 from batchplan.runtime import Runtime
@@ -62,7 +63,7 @@ class Case:
 
     def guard(self):
         ceilings = None if self.ceilings is None else self.ceilings.astype(np.float32)
-        return Guard(ceilings, tuple(np.asarray(one) for one in self.groups), self.judge)
+        return Guard(ceilings, Apart.of([np.asarray(one) for one in self.groups], None), self.judge)
 
     def objective(self):
         return make_objective(

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from batchplan.guard.apart import Apart
 from batchplan.guard.guard import Guard
 from batchplan.refinement import make_objective
 from batchplan.refinement.blocks import BROKEN, COUNTED, SAME_ROW, SIMILAR
@@ -33,7 +34,7 @@ def test_definitions(seed, limited, kinds):
     ceilings = rng.integers(0, 6, n if limited else 0).astype(np.float32)
     codes = rng.integers(-1, 4, (kinds, n))
     out = np.full((m, m), 99, np.uint8)
-    make_mask(similarities, rows, ceilings, codes, out)
+    make_mask(similarities, rows, ceilings, Apart.of(codes, None), out)
     seen = set()
     for a in range(m):
         assert out[a, a] == COUNTED
@@ -58,7 +59,7 @@ def test_masks_of_batches(clusters, paired, parts):
     ceilings = np.full(30, 0.437, np.float32) if "limits" in parts else None
     objective = make_objective(
         case.embeddings(), case.runtime, similarity="cosine", temperature=0.1,
-        guard=Guard(ceilings, codes),
+        guard=Guard(ceilings, Apart.of(codes, None)),
     )  # fmt: skip
     members = np.random.default_rng(0).permutation(30).reshape(3, 10)
     masks = masks_of(objective, members)

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import torch
 
 import batchplan
+from batchplan.data.answers import answers_of
 from batchplan.graph.affinity import neighbor_lists
 from batchplan.graph.screen import screening_dtype
 from batchplan.guard.guard import make_guard
@@ -78,7 +79,7 @@ def measure(data: Path) -> dict[str, object]:
 
 def steps(embeddings: batchplan.Embeddings) -> dict[str, Callable[[Observer], Any]]:
     """What can be timed, on some pairs."""
-    guard = make_guard(embeddings, Runtime(), relative_margin=0.1)
+    guard = make_guard(embeddings, Runtime(), answers=answers_of(embeddings), relative_margin=0.1)
     plan = batchplan.plan(embeddings, planner="random", batch_size=BATCH)
 
     def neighbors(watch: Observer, guard: Any = None) -> None:

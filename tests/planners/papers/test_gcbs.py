@@ -7,6 +7,7 @@ import pytest
 
 from batchplan import InputError, ResourceError
 from batchplan.data import load_embeddings
+from batchplan.data.answers import answers_of
 from batchplan.graph.csr import row_of_entry
 from batchplan.guard.guard import make_guard
 from batchplan.planners import plan
@@ -109,7 +110,9 @@ def test_sample_data():
     graph = build_graph(
         embeddings, edge_count(2048, GcbsOptions(quantile=0.99)), runtime, weights=False
     )
-    graph = graph.without(make_guard(embeddings, runtime), embeddings, runtime)
+    graph = graph.without(
+        make_guard(embeddings, runtime, answers=answers_of(embeddings)), embeddings, runtime
+    )
     edges = row_of_entry(graph.indptr), graph.indices
     assert made.metadata.metrics["edges"] == len(graph.indices)
     assert share_of(made, *edges) > 2 * share_of(baseline, *edges)
