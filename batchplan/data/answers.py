@@ -141,7 +141,8 @@ def answers_of(
 def first_places(values: Int64Array) -> Int64Array:
     """Return the first place of each of the values (n,): int64 (n,)."""
     _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
-    return first[inverse]
+    places: Int64Array = first[inverse]
+    return places
 
 
 def distinct(values: Int64Array) -> Int64Array:

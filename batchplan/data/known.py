@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from batchplan.data import parquet
+from batchplan.data.formats import parquet
 from batchplan.data.answer_options import AnswerOptions
 from batchplan.data.arrow_types import label_type
 from batchplan.data.candidates import Data
@@ -52,7 +52,7 @@ class Named:
         Raises:
             InputError: as `read_labels` and `read_known`; or not one column for each negative.
         """
-        negatives = options.negative_id or []
+        negatives: list[str | None] = [*(options.negative_id or [])]
         if len(negatives) not in (0, count - 1):
             raise InputError(
                 f"negative id: got {len(negatives)} columns, expected {count - 1}, one for each "
@@ -62,11 +62,12 @@ class Named:
         def ids(column: str | None) -> pa.Array:
             if column is None:
                 return pa.nulls(data.num_rows, pa.large_string())
-            return read_labels(column, data, options.label_table)[0].cast(pa.large_string())
+            values, _ = read_labels(column, data, options.label_table)
+            return values.cast(pa.large_string()).combine_chunks()
 
         columns = [ids(options.positive_id)]
-        columns += [ids(column) for column in negatives or [None] * (count - 1)]
-        asked, found = ids(options.anchor_id), pa.chunked_array(columns).combine_chunks()
+        columns += map(ids, negatives or [None] * (count - 1))
+        asked, found = ids(options.anchor_id), pa.concat_arrays(columns)
         anchors, documents = (labels_from(values, len(values)) for values in (asked, found))
         pairs = np.empty((2, 0), np.int64)
         if options.known is not None:

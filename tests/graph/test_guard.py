@@ -41,8 +41,9 @@ def groups_of(n):
     return np.random.default_rng(4).integers(-1, n // 4, n)
 
 
-def guard_with_equal_rows(embeddings, **options):
-    return make_guard(embeddings, CPU, answers=answers_of(embeddings), **options)
+def guard_with_equal_rows(embeddings, duplicates=True, **options):
+    answers = answers_of(embeddings) if duplicates else None
+    return make_guard(embeddings, CPU, answers=answers, **options)
 
 
 def similarities(x, y, similarity):

@@ -30,12 +30,21 @@ def best(S, allowed, k):
     return np.where(np.isinf(scores), -1, order), scores
 
 
+def answered(embeddings):
+    """bool (N, N): whether another row has the anchor of one and the positive of the other."""
+    sides = (side.rows(0, embeddings.num_rows) for side in (embeddings.x, embeddings.y))
+    x, y = ((side[:, None] == side).all(axis=2).astype(np.float32) for side in sides)
+    known = x @ y.T > 0
+    return known | known.T
+
+
 def check(embeddings, k, S, guard=None, similarity="cosine", below=None):
     n = len(S)
     allowed = ~np.eye(n, dtype=bool) if below is None else below
     if guard is not None and below is None:
         for codes in guard.apart.codes:
             allowed &= (codes[:, None] != codes) | (codes < 0)[:, None]
+        allowed &= ~answered(embeddings)
         if guard.ceilings is not None:
             lowest = np.minimum(guard.ceilings[:, None], guard.ceilings)
             allowed &= np.maximum(S, S.T) < lowest

@@ -1,0 +1,277 @@
+"""Known answers never meet as negatives: by brute force over random bipartite graphs."""
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+import batchplan
+from batchplan import Embeddings
+from batchplan.data.answers import Answers, answers_of
+from batchplan.data.duplicates import repeated_codes
+from batchplan.errors import InputError, OptionError
+from batchplan.guard.apart import Apart, apart, separated
+from batchplan.guard.options import GuardOptions
+from batchplan.guard.separation import filled, mended
+
+
+class Graph:
+    """Rows of a random bipartite graph: anchors (n,), documents (1 + k, n), and more answers."""
+
+    def __init__(self, seed, rows, sides, negatives=0, more=0, dim=16):
+        rng = np.random.default_rng(seed)
+        pairs = np.unique(rng.integers(0, sides, (2 * rows, 2)), axis=0)
+        pairs = rng.permutation(pairs)[:rows]
+        self.anchors = pairs[:, 0]
+        mined = rng.integers(0, sides[1], (negatives, len(pairs)))
+        self.documents = np.concatenate((pairs[None, :, 1], mined))
+        self.more = rng.integers(0, sides, (more, 2)).T
+        x, y = (rng.standard_normal((count, dim)).astype(np.float32) for count in sides)
+        self.x, self.y = x[self.anchors], y[self.documents[0]]
+        self.negatives = [y[own] for own in self.documents[1:]]
+
+    def answers(self):
+        return Answers.of(self.anchors, self.documents, (self.more[0], self.more[1]))
+
+    def separate(self, answers=None):
+        answers = answers or self.answers()
+        codes = (repeated_codes(answers.anchors), repeated_codes(answers.documents[0]))
+        return Apart.of([own for own in codes if own.max() >= 0], answers)
+
+    def known(self):
+        """bool (n, n): whether a document of row j is a known answer of the anchor of row i."""
+        listed = {*zip(self.anchors, self.documents[0], strict=True), *zip(*self.more, strict=True)}
+        n = len(self.anchors)
+        found = np.zeros((n, n), bool)
+        for i, j in itertools.permutations(range(n), 2):
+            found[i, j] = any((self.anchors[i], own) in listed for own in self.documents[:, j])
+        return found
+
+    def arrays(self):
+        return (
+            {"x": self.x, "y": self.y, "negatives": np.stack(self.negatives, 1)}
+            if len(self.negatives)
+            else {"x": self.x, "y": self.y}
+        )
+
+    def table(self, path):
+        """Write the ids of all rows, and the other answers; return the options."""
+        ids = {"a": self.anchors, "p": self.documents[0]}
+        ids |= {f"n{k}": own for k, own in enumerate(self.documents[1:])}
+        pq.write_table(pa.table({k: [f"id {v}" for v in own] for k, own in ids.items()}), path)
+        known = path.with_name("known.tsv")
+        lines = [f"id {a}\tid {d}\t1" for a, d in self.more.T]
+        known.write_text("\n".join(["query-id\tcorpus-id\tscore", *lines, "none\tid 0\t1"]) + "\n")
+        named = {"anchor_id": "a", "positive_id": "p", "known": str(known)}
+        negatives = {"negative_id": [*ids][2:]} if self.negatives else {}
+        return named | negatives | {"label_table": str(path)}
+
+
+def collisions(known, rows, offsets):
+    """Count the pairs of rows that meet although a document of one answers the other."""
+    batches = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    meet = np.triu(batches[:, None] == batches, 1)
+    between = (known | known.T)[rows[:, None], rows]
+    return int((meet & between).sum())
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(("negatives", "more"), [(0, 0), (0, 9), (2, 0), (1, 7)])
+def test_pairs_are_those_of_the_definition(seed, negatives, more):
+    graph = Graph(seed, 30, (12, 14), negatives, more)
+    known, separate, n = graph.known(), graph.separate(), 30
+    both = known | known.T
+    found = [[i != j and apart(i, j, separate) for j in range(n)] for i in range(n)]
+    assert np.array_equal(found, both)
+    i, j = map(torch.from_numpy, np.nonzero(~np.eye(n, dtype=bool)))
+    tensors = tuple(map(torch.from_numpy, separate))
+    assert np.array_equal(separated(tensors, i, j), both[i, j])
+    assert graph.answers().num_negatives == sum(
+        sum((graph.anchors[i], own) in set(zip(*np.divmod(graph.answers().pairs,
+        graph.answers().width), strict=True)) for own in graph.documents[:, j])
+        for i, j in itertools.permutations(range(n), 2)
+    )  # fmt: skip
+    rows = np.sort(np.random.default_rng(seed).permutation(n)[:17])
+    some = graph.separate(graph.answers().take(rows))
+    found = [[i != j and apart(i, j, some) for j in range(17)] for i in range(17)]
+    assert np.array_equal(found, both[np.ix_(rows, rows)])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_vectors_and_ids_show_the_same(seed, tmp_path):
+    graph = Graph(seed, 40, (15, 18), negatives=seed % 3, more=6 * (seed % 2))
+    embeddings = Embeddings.from_arrays(**graph.arrays())
+    by_vectors = answers_of(embeddings)
+    options = GuardOptions(**graph.table(tmp_path / "ids.parquet"))
+    by_ids = answers_of(embeddings, options, equal=False)
+    n = len(graph.anchors)
+    both = graph.known() | graph.known().T
+    for answers, expected in ((by_ids, both), (by_vectors, None)):
+        separate = graph.separate(answers)
+        found = np.array([[i != j and apart(i, j, separate) for j in range(n)] for i in range(n)])
+        if expected is None:
+            graph.more = np.empty((2, 0), np.int64)
+            expected = graph.known() | graph.known().T
+        assert np.array_equal(found, expected)
+
+
+def fewest(between, sizes):
+    """The fewest pairs of adjacent rows in batches of these sizes, of all ways to fill them."""
+    masks = [sum(1 << int(j) for j in np.flatnonzero(row)) for row in between]
+
+    def least(left, sizes):
+        if not sizes:
+            return 0
+        rows = [row for row in range(len(masks)) if left >> row & 1]
+        best = len(masks) ** 2
+        for chosen in itertools.combinations(rows, sizes[0]):
+            if sizes[0] == sizes[-1] and chosen[0] != rows[0]:
+                continue  # the batches of one size are alike
+            batch = sum(1 << row for row in chosen)
+            cost = sum((masks[row] & batch).bit_count() for row in chosen) // 2
+            best = min(best, cost + least(left & ~batch, sizes[1:]))
+        return best
+
+    return least((1 << len(masks)) - 1, list(sizes))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_fewest_meet_if_some_must(seed):
+    rng = np.random.default_rng(seed)
+    n, size = int(rng.integers(6, 10)), int(rng.integers(2, 5))
+    graph = Graph(seed, n, rng.integers(3, n + 1, 2), int(seed % 4 == 0), int(rng.integers(0, 4)))
+    n, known = len(graph.anchors), graph.known()
+    sizes = [size] * (n // size) + [n % size] * (n % size > 0)
+    offsets, order = np.append(0, np.cumsum(sizes)), rng.permutation(n)
+    wanted = fewest(known | known.T, sizes)
+    for way in (filled, mended):
+        rows, left = way(order, offsets, graph.separate(), np.random.default_rng(seed))
+        assert sorted(rows) == list(range(n))
+        assert left == collisions(known, rows, offsets) == wanted
+
+
+WAYS = [
+    ("random", {"guard": True}),
+    ("random", {"guard": True, "tail": "pad"}),
+    ("shuffled", {"guard": True, "epoch": 3, "refine": 1}),
+    ("partition", {}),
+    ("partition", {"mega_batches": 3, "guard_penalty": 0.0}),
+    ("partition", {"world_size": 2, "scope": "global", "batch_size": 5, "tail": "drop"}),
+    ("partition", {"tail": "pad", "relative_margin": None, "max_score": 5.0}),
+    ("gcbs", {}),
+    ("gcbs", {"max_score": 0.7, "batch_order": "shuffled"}),
+    ("rwr", {"coverage": "partition"}),
+    ("chain", {}),
+    ("refine", {}),
+]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("planner", "options"), WAYS, ids=str)
+def test_planners(planner, options, seed, tmp_path):
+    """By equal vectors and, with other answers, by ids."""
+    graph = Graph(seed, 240, (150, 160), more=0 if seed == 0 else 60)
+    ids = {} if seed == 0 else graph.table(tmp_path / "ids.parquet")
+    options = {"batch_size": 10, **options, **ids, "device": "cpu", "seed": seed}
+    if planner == "refine":
+        del options["batch_size"]
+        first = batchplan.plan(graph.x, graph.y, planner="random", batch_size=10)
+        assert collisions(graph.known(), first.rows, first.batch_offsets)
+        made = batchplan.refine(first, graph.x, graph.y, **options)
+    else:
+        made = batchplan.plan(graph.x, graph.y, planner=planner, **options)
+    assert collisions(graph.known(), made.rows, made.batch_offsets) == 0
+
+
+@pytest.mark.parametrize("planner", ["partition", "random"])
+def test_mined_negatives_are_documents_too(planner):
+    graph = Graph(1, 200, (120, 130), negatives=2)
+    made = batchplan.plan(**graph.arrays(), planner=planner, batch_size=8, guard=True, device="cpu")
+    assert collisions(graph.known(), made.rows, made.batch_offsets) == 0
+
+
+@pytest.mark.parametrize(
+    ("planner", "options"),
+    [
+        ("hardneg", {"guard": True, "per_row": 3}),
+        ("scns", {"per_row": 3, "top_k": 20}),
+        ("scns", {"per_row": 3, "level": "class", "label_column": "p"}),
+    ],
+)
+def test_no_mined_negative_is_a_known_answer(planner, options, tmp_path):
+    graph = Graph(2, 150, (60, 70), more=200)
+    options |= graph.table(tmp_path / "ids.parquet")
+    table = batchplan.mine_negatives(graph.x, graph.y, planner=planner, device="cpu", **options)
+    assert not graph.known()[table.anchors[:, None], table.negatives].any()
+
+
+def test_hubs_take_memory_of_the_rows():
+    """A document with 10,000 anchors, each with another document."""
+    n = 20_000
+    anchors, documents = np.arange(n) % (n // 2), np.where(np.arange(n) < n // 2, 0, np.arange(n))
+    separate = Apart.of(
+        [repeated_codes(documents)], answers := Answers.of(anchors, documents[None])
+    )
+    assert sum(part.size for part in separate) < 8 * n
+    assert answers.num_negatives == (n // 2) * (n // 2 - 1) + n // 2 * (n // 2 + 1)
+
+
+QRELS = {
+    "known.tsv": "query-id\tcorpus-id\tscore\nq1\td2\t1\nq1\td3\t0\n",
+    "qrels.txt": "q1 0 d2 1\nq1 0 d3 0\n",
+    "tabs.txt": "q1\tQ0\td2\t2\nq1\tQ0\td3\t-1\n",
+}
+
+
+@pytest.mark.parametrize("name", [*QRELS, "known.parquet"])
+def test_lists(name, tmp_path):
+    path = tmp_path / name
+    if name in QRELS:
+        path.write_text(QRELS[name])
+    else:
+        columns = {"query-id": ["q1", "q1"], "corpus-id": ["d2", "d3"], "score": [1, 0]}
+        pq.write_table(pa.table(columns), path)
+    ids = pa.table({"a": ["q1", "q2", "q3"], "p": ["d1", "d2", "d3"]})
+    pq.write_table(ids, tmp_path / "ids.parquet")
+    rows = Embeddings.from_arrays(np.eye(3, dtype=np.float32))
+    options = GuardOptions(
+        anchor_id="a", positive_id="p", known=str(path), label_table=str(tmp_path / "ids.parquet")
+    )
+    pairs = answers_of(rows, options, equal=False)
+    found = np.stack(np.divmod(pairs.pairs, pairs.width), 1)
+    assert found.tolist() == [[0, 0], [0, 1], [1, 1], [2, 2]]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("q1,d1\n", "got 'q1,d1' as the first line, expected a Parquet file"),
+        ("q1 0 d1 1\nq1 d1\n", "Expected 4 columns, got 2"),
+        ("q1\td1\tyes\nq1\td1\tyes\n", "invalid value"),
+    ],
+)
+def test_lists_that_cannot_be_read(text, said, tmp_path):
+    (tmp_path / "known.txt").write_text(text)
+    pq.write_table(pa.table({"a": [1, 2], "p": [1, 2]}), tmp_path / "ids.parquet")
+    named = {"anchor_id": "a", "positive_id": "p", "label_table": str(tmp_path / "ids.parquet")}
+    with pytest.raises(InputError, match=said):
+        batchplan.plan(
+            np.eye(2), planner="random", batch_size=2, known=str(tmp_path / "known.txt"), **named
+        )
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"known": "a.tsv"}, "known: given without --anchor-id and --positive-id"),
+        ({"known": "a.tsv", "anchor_id": "a"}, "known: given without"),
+        ({"negative_id": ["n"]}, "negative id: given without --positive-id"),
+        ({"label_table": "t.parquet"}, "without --group-column or --anchor-id"),
+    ],
+)
+def test_options_that_contradict_each_other(options, said):
+    with pytest.raises(OptionError, match=said):
+        GuardOptions(**options)
