@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from batchplan.data.formats import parquet
 from batchplan.data.answer_options import AnswerOptions
 from batchplan.data.arrow_types import label_type
 from batchplan.data.candidates import Data
+from batchplan.data.formats import parquet
 from batchplan.data.labels import labels_from, read_labels
 from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath, located, opened_file
@@ -62,8 +62,8 @@ class Named:
         def ids(column: str | None) -> pa.Array:
             if column is None:
                 return pa.nulls(data.num_rows, pa.large_string())
-            values, _ = read_labels(column, data, options.label_table)
-            return values.cast(pa.large_string()).combine_chunks()
+            parts = read_labels(column, data, options.label_table).chunks
+            return pa.concat_arrays([p.dictionary_decode().cast(pa.large_string()) for p in parts])
 
         columns = [ids(options.positive_id)]
         columns += map(ids, negatives or [None] * (count - 1))

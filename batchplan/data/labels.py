@@ -39,9 +39,7 @@ def load_labels(column: str, embeddings: Data, table: str | Path | None = None) 
     return _codes(read_labels(column, embeddings, table))
 
 
-def read_labels(
-    column: str, embeddings: Data, table: str | Path | None = None
-) -> pa.ChunkedArray:
+def read_labels(column: str, embeddings: Data, table: str | Path | None = None) -> pa.ChunkedArray:
     """Return the labels of all rows as dictionary arrays; arguments and errors as
     `load_labels`."""
     paths = files_with(column, embeddings, table)
