@@ -8,8 +8,7 @@ from markupsafe import Markup
 
 import batchplan
 from batchplan.report.figures.common import Picture
-from batchplan.report.palette import COLOURS
-from batchplan.report.render import to_svg
+from batchplan.report.render import scheme, to_svg
 from batchplan.text import one_line
 
 
@@ -30,7 +29,7 @@ def to_html(template: str, **values: object) -> str:
     )
     return environment.from_string(template).render(
         css=Markup((own / "style.css").read_text("utf-8")),
-        colours=COLOURS,
+        scheme=Markup(scheme()),
         version=batchplan.__version__,
         **values,
     )

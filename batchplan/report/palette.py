@@ -10,6 +10,7 @@ COLOURS = {
     "grid": "#dfe3e8",
     "card": "#ffffff",
     "random": "#8b949e",
+    "frame": "#fdfdfd",  # of batches, on the shades of their similarities
     # Okabe and Ito (2008), distinct for people with any colour vision; darker here, so that lines
     # have a contrast of 3 to 1 with the page.
     "plan-1": "#0072b2",
@@ -18,6 +19,22 @@ COLOURS = {
     "plan-4": "#b4518d",
     "plan-5": "#a67c00",
     "plan-6": "#3b8fc4",
+}
+# The palette in a dark scheme, lighter for a contrast of 3 to 1.
+DARK = {
+    "page": "#12161b",
+    "ink": "#e8ecf1",
+    "muted": "#a3adb8",
+    "grid": "#343c46",
+    "card": "#1b2028",
+    "random": "#8b95a1",
+    "frame": "#fcfcfc",
+    "plan-1": "#4aa8e0",
+    "plan-2": "#f08a3c",
+    "plan-3": "#33b98c",
+    "plan-4": "#e08cbd",
+    "plan-5": "#e2b93b",
+    "plan-6": "#8fd0f5",
 }
 INK, MUTED, GRID, CARD, RANDOM = (
     COLOURS[name] for name in ("ink", "muted", "grid", "card", "random")

@@ -4,16 +4,19 @@ import base64
 import io
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import matplotlib
 from matplotlib.figure import Figure
 from PIL import Image
 
-from batchplan.report.palette import STYLE
+from batchplan.report.palette import COLOURS, DARK, STYLE
 
 _IMAGE = re.compile(rb"(?<=data:image/png;base64,)[^\"]+")  # in an SVG file
+_START = '<style type="text/css">'
+_NAMES = {colour: name for name, colour in COLOURS.items()}
+_COLOUR = re.compile("|".join(_NAMES))
 _DOTS = 200  # per inch of a PNG; 72 are the pixels of the page
 
 
@@ -28,12 +31,29 @@ def style() -> Iterator[None]:
 
 
 def to_svg(figure: Figure) -> bytes:
-    """Return an SVG file; the same figure gives the same bytes."""
+    """Return an SVG file in the reader's colour scheme, light or dark; the same figure gives the
+    same bytes."""
     stream = io.BytesIO()
     figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
     return _IMAGE.sub(
-        lambda found: base64.b64encode(_reduced(base64.b64decode(found[0]))), stream.getvalue()
+        lambda found: base64.b64encode(_reduced(base64.b64decode(found[0]))),
+        _themed(stream.getvalue().decode()).encode(),
     )
+
+
+def scheme(names: Iterable[str] = tuple(COLOURS)) -> str:
+    """Return CSS variables for colours of the palette, which follow the reader's scheme."""
+    light, dark = (
+        ";".join(f"--{name}:{colours[name]}" for name in names) for colours in (COLOURS, DARK)
+    )
+    return f":root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}"
+
+
+def _themed(svg: str) -> str:
+    """The picture with variables for the colours of the palette."""
+    svg = _COLOUR.sub(lambda match: f"var(--{_NAMES[match[0]]})", svg)
+    names = [name for name in COLOURS if f"var(--{name})" in svg]
+    return svg.replace(_START, _START + scheme(names), 1)
 
 
 def to_png(figure: Figure) -> bytes:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.browser import HEIGHT, asked_for, show
+from tests.browser import HEIGHT, WINDOWS, asked_for, show
 
 TEXTS = """
 const visible = one => one.getClientRects().length && !one.closest('details:not([open]) > dl');
@@ -43,7 +43,7 @@ return [...document.querySelectorAll('figure svg, figure svg text')].map(one => 
 
 
 WORDS = """
-return [...document.querySelectorAll('.by-plan tbody td')].flatMap(cell =>
+return [...document.querySelectorAll('.by-plan tbody td, .ranks thead th')].flatMap(cell =>
   [...cell.textContent.matchAll(/\\S+/g)].map(word => {
     const range = document.createRange();
     range.setStart(cell.firstChild, word.index);
@@ -53,11 +53,12 @@ return [...document.querySelectorAll('.by-plan tbody td')].flatMap(cell =>
 """
 
 
-@pytest.fixture(params=[390, 1280])
+@pytest.fixture(params=WINDOWS, ids=str)
 def opened(request, chromium, made):
-    """The browser with the page in a window of this width, and the width."""
-    show(chromium, made.path.as_uri(), request.param, "dark")  # the page is light
-    return chromium, request.param
+    """The browser with the page in a window of this width and scheme, and the width."""
+    width, scheme = request.param
+    show(chromium, made.path.as_uri(), width, scheme)
+    return chromium, width
 
 
 @pytest.fixture
@@ -121,8 +122,8 @@ def test_all_text_can_be_read(inlined):
         assert size >= 9.9, text
 
 
-def test_numbers_stay_whole(opened):
-    """Each word of the table of figures is on one line."""
+def test_numbers_and_heads_stay_whole(opened):
+    """Each word of the table of figures, and of the heads of columns, is on one line."""
     driver, _ = opened
     words = driver.execute_script(WORDS)
     assert len(words) > 40

@@ -20,9 +20,8 @@ from batchplan.quality.metrics import METRICS, percent
 from batchplan.quality.pairs import unguarded_pairs
 from batchplan.report import write_report
 from batchplan.report.contents import batch_losses
-from batchplan.report.palette import COLOURS
+from batchplan.report.palette import COLOURS, DARK
 from batchplan.runtime import Runtime
-from tests.benchmarks.themed import DARK
 from tests.dense import unit_sides
 
 from .conftest import ROWS, SIZE
@@ -134,9 +133,10 @@ def test_pictures_have_no_colour_but_those_of_the_page(made):
             style = element.attrib.get("style", "")
             for colour in re.findall(r"#[0-9a-fA-F]{6}", style):
                 # A plain black that matplotlib gives to shapes that show no colour of their own.
-                assert colour in ("#000000", *COLOURS.values()), style
+                assert colour == "#000000", style
+            assert {*re.findall(r"var\(--([^)]*)\)", style)} <= COLOURS.keys()
             if element.tag == TEXT:
-                assert f"fill: {COLOURS['ink']}" in style, style
+                assert "fill: var(--ink)" in style, style
 
 
 def test_numbers_are_those_of_the_evaluations(made):

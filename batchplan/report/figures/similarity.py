@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from batchplan.report.contents import ReportContents
 from batchplan.report.figures.common import Picture
-from batchplan.report.palette import WIDTH
+from batchplan.report.palette import COLOURS, WIDTH
 from batchplan.report.similarities import Similarities
 
 _HEIGHT = 222
@@ -85,6 +85,6 @@ def _draw(shown: Similarities, shades: tuple[Normalize, Normalize]) -> Figure:
             for start, stop in zip(shown.zoom_edges[:-1], shown.zoom_edges[1:], strict=True):
                 side = stop - start - 1  # within the batch's cells: frames do not touch
                 frame = Rectangle((start, start), side, side, fill=False)
-                frame.set(edgecolor="white", linewidth=1.0)
+                frame.set(edgecolor=COLOURS["frame"], linewidth=1.0)
                 axes.add_patch(frame)
     return figure

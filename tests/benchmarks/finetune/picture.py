@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import sys
+from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -13,9 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from batchplan.report.palette import INK, MUTED, PLANS, STYLE
+from batchplan.report.render import to_svg
 from tests.benchmarks.finetune.lines import LINES
 from tests.benchmarks.finetune.table import Run, domains_of, epoch_time, final, runs, time
-from tests.benchmarks.themed import save
 
 OURS = "planned"  # lines whose name starts so
 SHOWN = (
@@ -29,7 +30,7 @@ def main() -> None:
     with matplotlib.rc_context(STYLE):
         file, *domains = sys.argv[1:]
         found = [run for run in runs() if run["domain"] in domains]
-        save(drawn(found), file)
+        Path(file).write_bytes(to_svg(drawn(found)))
 
 
 def drawn(found: list[Run], epochs: int = 2, model: str = "minilm") -> Figure:

@@ -14,7 +14,7 @@ import matplotlib
 from matplotlib.figure import Figure
 
 from batchplan.report.palette import INK, PLANS, STYLE
-from tests.benchmarks.themed import save
+from batchplan.report.render import to_svg
 from tests.benchmarks.training.predictors import Runs, candidates, paired
 
 _FIGURES = {
@@ -27,7 +27,7 @@ _STARTS = {"pretrained": ("pretrained", "o"), "frozen": ("frozen vectors", "s")}
 def main() -> None:
     runs = json.loads(Path(sys.argv[1]).read_text())
     with matplotlib.rc_context(STYLE):
-        save(drawn(runs), sys.argv[2])
+        Path(sys.argv[2]).write_bytes(to_svg(drawn(runs)))
 
 
 def drawn(runs: Runs) -> Figure:
