@@ -8,6 +8,8 @@ import pyarrow.compute as pc
 
 from batchplan.data.proportion import require_decodable
 
+TAKES_VIEWS = int(pa.__version__.partition(".")[0]) >= 19  # as buffers, of which there are many
+
 
 def storage(kind: pa.DataType) -> pa.DataType:
     """Return the type in which values are stored: that of an extension type, else the type itself.
@@ -42,10 +44,19 @@ def _distinct_views(values: pa.Array) -> pa.DictionaryArray:
     whole = pa.Array.from_buffers(pa.binary(16), len(values), [valid, views], offset=values.offset)
     coded = whole.dictionary_encode()
     distinct = coded.dictionary.buffers()[1]
-    lengths = np.frombuffer(distinct, np.int32)[::4] if len(coded.dictionary) else np.zeros(1)
-    require_decodable(int(lengths.sum(dtype=np.int64)), values.nbytes, "column of views")
-    found = pa.Array.from_buffers(values.type, len(coded.dictionary), [None, distinct, *texts])
-    return pa.DictionaryArray.from_arrays(coded.indices, found.cast(pa.large_string()))
+    found = values
+    if TAKES_VIEWS:
+        found = pa.Array.from_buffers(values.type, len(coded.dictionary), [None, distinct, *texts])
+    # The first four bytes of a view are its length.
+    used = found.buffers()[1] if len(found) else b""
+    first, stop = found.offset, found.offset + len(found)
+    lengths = np.frombuffer(used, np.int32)[::4][first:stop]
+    held = sum(buffer.size for buffer in (views, *texts))
+    require_decodable(int(lengths.sum(dtype=np.int64)), held, "column of views")
+    names = found.cast(pa.large_string())
+    if not TAKES_VIEWS:
+        return names.dictionary_encode()
+    return pa.DictionaryArray.from_arrays(coded.indices, names)
 
 
 def encoded(values: pa.Array, kind: pa.DataType) -> pa.DictionaryArray:

@@ -142,8 +142,8 @@ class Kept(Model):
         return super().training_step(numbers, step)
 
 
-def train_on_vectors(folder, devices):
-    model, sides = Kept(), []
+def train_on_vectors(folder, devices, model=None, **flags):
+    model, sides = model or Kept(), []
     data = PlannedData(
         with_rows(Rows()), folder=folder / "plans", embed=lambda rows: np.zeros((len(rows), 3)),
         embeddings="training", planner="random", batch_size=4,
@@ -153,7 +153,7 @@ def train_on_vectors(folder, devices):
         def on_train_end(self, *_):
             sides.extend(data.plans._vectors.store.sides)
 
-    fit(data, folder, devices, model=model, callbacks=[Look()])
+    fit(data, folder, devices, model=model, callbacks=[Look()], **flags)
     return sides
 
 
@@ -162,6 +162,23 @@ def test_vectors_of_the_training(devices, tmp_path):
     (side,), *others = run(train_on_vectors, devices, tmp_path, devices)
     assert side[:, 0].tolist() == [*range(ROWS)]
     assert others == [[]] * (devices - 1)
+
+
+class Checked(Kept):
+    """Is validated within its epochs."""
+
+    def validation_step(self, batch, _):
+        self.layer(batch.float()[:, None])
+
+    def val_dataloader(self):
+        return torch.utils.data.DataLoader(torch.arange(5), batch_size=2)
+
+
+def test_validation_within_an_epoch_changes_no_rows(tmp_path):
+    model = Checked()
+    (side,) = train_on_vectors(tmp_path, 1, model, val_check_interval=3)
+    assert [model.seen] == epochs_of(tmp_path / "plans", 1, 2)
+    assert side[:, 0].tolist() == [*range(ROWS)]
 
 
 @pytest.mark.parametrize(("epochs", "known"), [(1, 1), (2, 2), (-1, None)])

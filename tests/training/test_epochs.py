@@ -502,6 +502,54 @@ def test_one_that_begins_between_two_looks_has_not_ended(tmp_path, monkeypatch):
         first.wait_for(part, 0, 1)
 
 
+LOOP = """
+import json, os, signal, sys
+from pathlib import Path
+import numpy as np
+from batchplan.training import EpochPlans, PlanBatchSampler
+
+folder, state, last = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+vectors = np.random.default_rng(0).standard_normal((50, 4))
+plans = EpochPlans(
+    folder, "gcbs", embed=lambda rows: vectors[rows], embeddings=sys.argv[4], num_rows=50,
+    batch_size=8, rank=0, world_size=1, epochs=3,
+)
+sampler, steps, begin = PlanBatchSampler(plans), 0, 0
+if state.exists():
+    saved = json.loads(state.read_text())
+    sampler.load_state_dict(saved["sampler"])
+    begin, steps = saved["epoch"], saved["steps"]
+for epoch in range(begin, 3):
+    sampler.set_epoch(epoch)
+    for batch in sampler:
+        if sys.argv[4] == "training":
+            plans.record(batch, vectors[batch])
+        steps += 1
+        print(json.dumps([epoch, batch]), flush=True)
+        new = {"sampler": sampler.state_dict(), "epoch": epoch, "steps": steps}
+        state.with_suffix(".new").write_text(json.dumps(new))
+        state.with_suffix(".new").rename(state)
+        if steps == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+plans.end()
+"""
+
+
+@pytest.mark.parametrize("embeddings", ["fresh", "training"])
+def test_a_killed_run_goes_on_with_the_rows_of_an_unkilled_one(tmp_path, embeddings):
+    """Killed within an epoch, at its end, and again; what the killed one left is not in the way."""
+
+    def trained(name, last=0):
+        words = [sys.executable, "-c", LOOP, tmp_path / name, tmp_path / f"{name}.json"]
+        done = subprocess.run([*words, str(last), embeddings], stdout=subprocess.PIPE)
+        assert done.returncode == (-9 if last else 0)
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    unkilled = trained("one")
+    assert len(unkilled) == 3 * 7
+    assert [step for last in (3, 7, 9, 0) for step in trained("other", last)] == unkilled
+
+
 def test_number_of_batches_before_the_first_plan(tmp_path):
     model = Model()
     for tail, batches in (("keep", 7), ("drop", 6), ("pad", 7)):
