@@ -1,6 +1,6 @@
 """`describe`: the similarities of embeddings, and the rows that guards would exclude."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from batchplan.guard.ceilings import ceilings_of, usual_positive, usual_rows
 from batchplan.runtime import Runtime
 from batchplan.typing import Float32Array, Float64Array, Int64Array
 
+Limit = dict[str, float]  # an option of a guard, and its value
 RELATIVE_MARGINS = (0.3, 0.2, 0.15, 0.1, 0.05, 0.0)
 ABSOLUTE_MARGINS = (0.0, 0.05, 0.1)
 SCORE_PERCENTS = (25, 50, 75)  # of the similarities of the positives
@@ -22,6 +23,7 @@ SCORE_PERCENTS = (25, 50, 75)  # of the similarities of the positives
 _ROWS_AT_ONCE = 4096
 _NEGATIVES = 1 << 20  # number of random negatives, roughly
 _HELD_BYTES = 1 << 26  # y of up to 64 MB is read once, not for each distance again
+_TILE = 256  # rows that stay in the cache while they are compared at all distances
 _PERCENTS = (1, 5, 25, 50, 75, 95, 99)
 _SAMPLED, _FEWEST = 1024, 64  # rows to compare with all rows, at most and at least
 _PAIRS = 1 << 27  # similarities of a sample, so that a sample of large data is smaller
@@ -92,7 +94,11 @@ class Description:
 
 
 def describe(
-    embeddings: Embeddings, runtime: Runtime, *, similarity: str = "cosine"
+    embeddings: Embeddings,
+    runtime: Runtime,
+    *,
+    similarity: str = "cosine",
+    limits: Sequence[Limit] | None = None,
 ) -> Description:
     """Describe embeddings in streaming passes and two samples.
 
@@ -103,6 +109,7 @@ def describe(
         embeddings: N pairs.
         runtime: seed of the samples, and progress.
         similarity: ``cosine`` or ``dot``.
+        limits: of the guards to try; None for those that `Description` lists.
 
     Raises:
         InputError: an unknown similarity, or as `Embeddings.require_similarities`.
@@ -120,7 +127,11 @@ def describe(
         codes["y"] = duplicate_codes(y, advance) if embeddings.paired else codes["x"]
     with runtime.stage("guards", n) as advance:
         apart = list(codes.values())
-        guards, hardest = _guard_effects(embeddings, similarity, positive, apart, sample, advance)
+        if limits is None:
+            limits = _limits(positive)
+        guards, hardest = _guard_effects(
+            embeddings, similarity, positive, apart, sample, limits, advance
+        )
     above = positive[sample] > 0  # other ratios have no meaning
     ratios = hardest[above] / positive[sample][above]
     return Description(
@@ -152,6 +163,16 @@ def _similarities(
     negatives = np.empty((n, distances.size), np.float32)
     whole = 4 * y.shape[1] * n <= _HELD_BYTES
     held = _rows(y, np.arange(n), similarity)[0] if whole else None
+    tile = _ROWS_AT_ONCE if held is None else _TILE
+
+    def ahead(first: int, count: int) -> Float32Array:
+        """y of ``count`` rows; row 0 follows the last one."""
+        if held is None:
+            return _rows(y, np.arange(first, first + count) % n, similarity)[0]
+        past = max(0, first + count - n)
+        rows = held[first : first + count]
+        return np.concatenate([rows, held[:past]]) if past else rows
+
     with runtime.stage("inspect", n) as advance:
         for start in range(0, n, _ROWS_AT_ONCE):
             stop = min(start + _ROWS_AT_ONCE, n)
@@ -159,10 +180,12 @@ def _similarities(
             a, lengths[0, start:stop] = _rows(x, here, similarity)
             b, lengths[1, start:stop] = _rows(y, here, similarity)
             positive[start:stop] = np.einsum("nd,nd->n", a, b)
-            for k, distance in enumerate(distances):
-                ahead = (here + distance) % n
-                b = _rows(y, ahead, similarity)[0] if held is None else held[ahead]
-                negatives[start:stop, k] = np.einsum("nd,nd->n", a, b)
+            for first in range(start, stop, tile):
+                part = a[first - start : first - start + tile]
+                out = negatives[first : first + len(part)]
+                for k, distance in enumerate(distances):
+                    others = ahead((first + distance) % n, len(part))
+                    out[:, k] = np.einsum("nd,nd->n", part, others)
             advance(stop - start)
     return lengths, positive, negatives
 
@@ -174,12 +197,23 @@ def sampled_rows(generator: np.random.Generator, num_rows: int) -> Int64Array:
     return np.sort(generator.choice(num_rows, count, replace=False))
 
 
+def _limits(positive: Float64Array) -> list[Limit]:
+    """Return the limits of the guards that a `Description` lists, for positives (N,)."""
+    scores = [float(f"{score:.2g}") for score in np.percentile(positive, SCORE_PERCENTS)]
+    return [
+        *({"relative_margin": margin} for margin in RELATIVE_MARGINS),
+        *({"absolute_margin": margin} for margin in ABSOLUTE_MARGINS),
+        *({"max_score": score} for score in scores),
+    ]
+
+
 def _guard_effects(
     embeddings: Embeddings,
     similarity: str,
     positive: Float64Array,
     codes: list[Int64Array],
     sample: Int64Array,
+    limits: Sequence[Limit],
     advance: Callable[[int], None],
 ) -> tuple[list[GuardEffect], Float32Array]:
     """Compare sampled rows with all N rows, in float32.
@@ -190,16 +224,13 @@ def _guard_effects(
         positive: (N,), x_i . y_i.
         codes: int64 (N,) for each side: the same code for equal rows, -1 for rows without an equal.
         sample: int64 (S,), rows.
+        limits: that of each guard.
         advance: called with the number of rows done.
 
     Returns:
         The effect of each guard; and for each sampled row i, the largest max(s_ij, s_ji) with
         j != i, (S,).
     """
-    scores = [float(f"{score:.2g}") for score in np.percentile(positive, SCORE_PERCENTS)]
-    limits = [{"relative_margin": margin} for margin in RELATIVE_MARGINS]
-    limits += [{"absolute_margin": margin} for margin in ABSOLUTE_MARGINS]
-    limits += [{"max_score": score} for score in scores]
     documents = [embeddings.y, *embeddings.negatives]
     own = [_rows(side, sample, similarity)[0] for side in (embeddings.x, *documents)]
     near = np.maximum(positive, usual_positive(positive[usual_rows(len(positive))]))

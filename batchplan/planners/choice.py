@@ -54,7 +54,8 @@ def choose(
         why = f"{n:,} rows are less than two batches of {rows}, so there is nothing to choose"
         runtime.note(CHOICE, f"random, since {why}")
         return "random", RandomOptions(**settled)
-    seen = describe(embeddings, runtime, similarity=options.similarity)
+    usual = [{"relative_margin": USUAL_MARGIN}]
+    seen = describe(embeddings, runtime, similarity=options.similarity, limits=usual)
     if seen.beaten_positives > UNRELATED:
         runtime.note(
             WARNING,
@@ -106,7 +107,7 @@ def count_mega_batches(
 
     ``seen`` is the description of the embeddings, if it is known already.
     """
-    seen = seen or describe(embeddings, runtime, similarity=options.similarity)
+    seen = seen or describe(embeddings, runtime, similarity=options.similarity, limits=())
     # Bytes per row of a mega-batch, as in docs/planners.md.
     row = 4 * embeddings.dim * (2 + len(embeddings.negatives)) + 280 * options.neighbors
     fitting = max(1, (runtime.memory_left() - 32 * embeddings.num_rows) // row)
@@ -149,7 +150,7 @@ def mega_batches(
 
 def _guard(seen: Description) -> tuple[dict[str, Any], str]:
     """Return the options of the guard, and the reason for them."""
-    (kept,) = (effect.kept_away for effect in seen.guards if effect.relative_margin == USUAL_MARGIN)
+    kept = seen.guards[0].kept_away
     share = kept / seen.num_rows
     rows = f"{kept:,.0f} rows ({share:.1%})"
     if share > MUCH_EXCLUDED:
