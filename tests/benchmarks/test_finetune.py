@@ -8,10 +8,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from datasets import Dataset
 from scipy import stats
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
 
 from tests.benchmarks.finetune import __main__ as command
-from tests.benchmarks.finetune import domains, table
+from tests.benchmarks.finetune import domains, runs, table
 from tests.benchmarks.finetune.lines import RATE_ROWS, RATES
 
 
@@ -47,6 +53,20 @@ def test_pairs_of_ones_own(pairs, tmp_path):
     path = str(tmp_path / "own.parquet")
     pq.write_table(pairs, path)
     assert domains.load(path, 100).train.num_rows == 100
+
+
+def test_scns_draws_another_document_for_each_row():
+    texts = [f"word {row // 2}" for row in range(240)]  # each document belongs to two rows
+    names = {name: row for row, name in enumerate(["word", *map(str, range(120))])}
+    tokenizer = Tokenizer(WordLevel(names))
+    tokenizer.pre_tokenizer = Whitespace()
+    vectors = np.random.default_rng(0).standard_normal((len(names), 8), np.float32)
+    encoder = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_weights=vectors)])
+    data = Dataset.from_dict({"anchor": texts, "positive": texts})
+    drawn, again, other = (runs.drawn(data, encoder, seed)["negative"] for seed in (0, 0, 1))
+    assert set(drawn) <= set(texts)
+    assert all(negative != own for negative, own in zip(drawn, texts, strict=True))
+    assert list(drawn) == list(again) != list(other)
 
 
 def stages(results, line="shuffled", **more):

@@ -167,6 +167,10 @@ def test_the_comparison_states_the_training_runs(results):
         assert told == [round(mean, 2) for mean, _ in gains(results(line, "shuffled"))], name
 
 
+def test_the_page_of_papers_states_the_training_runs():
+    assert f"\n\n{table.papers(table.runs())}\n\n" in PLANNERS
+
+
 def test_the_guard_of_the_first_plan(embeddings):
     """The share of likely false negatives without it, by the guard of the first plan."""
     told = float(re.search(r"without its guard, ([\d.]+)% of these pairs", README)[1])

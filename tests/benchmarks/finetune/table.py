@@ -17,6 +17,10 @@ SCORES = "ndcg@10", "mrr@10", "recall@10"
 NANO_BEIR = "nDCG@10 of NanoBEIR"  # of runs that were asked for it
 SEEDS = 3  # of a line; more where these left open which is ahead
 DOMAINS = "translation", "gloss", "code"
+PAPERS = (
+    "shuffled", "planned-later", "gcbs", "b3", "grit", "rwr", "rwr-once", "bcs", "bcs-random",
+    "scb", "scb-random", "osgd", "mined", "scns",
+)  # fmt: skip
 RESULTS = Path(__file__).parent / "results.jsonl"
 
 Run = dict[str, Any]
@@ -135,6 +139,18 @@ def versus(found: list[Run], line: str) -> str:
     return _joined(lines)
 
 
+def papers(found: list[Run], domain: str = "translation") -> str:
+    """A line for each planner of a paper that has run two epochs of a domain: the mean nDCG@10 of
+    its seeds, and the difference from shuffled batches."""
+    base = final(found, domain, "shuffled", 2)
+    lines = [["Batches", domain.capitalize(), "Over shuffled"], ["---"] * 3]
+    for name in PAPERS:
+        if own := final(found, domain, name, 2):
+            mean = np.mean([run["test"][-1]["ndcg@10"] for run in own])
+            lines.append([LINES[name].text, f"{mean:.2f}", over(own, base, "ndcg@10")])
+    return _joined(lines)
+
+
 def over(own: list[Run], base: list[Run], score: str) -> str:
     """The mean difference of runs with the same seed, with its 95% interval, and their number
     unless it is `SEEDS`; empty for the same runs."""
@@ -159,6 +175,7 @@ def main() -> None:
                 if scored:
                     table = markdown(scored, epochs, model, score)
                     print(f"\n{model}, epochs: {epochs}, {score}\n\n{table}")
+    print(f"\nPlanners of papers\n\n{papers(found)}")
     for line in ("planned-later", "planned-hardness-4"):
         if any(run["line"] == line and run["epochs"] == 2 for run in found):
             text = LINES[line].text
