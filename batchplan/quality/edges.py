@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
-from batchplan.kernels import njit
 from batchplan.quality.pairs import Pairs
 from batchplan.quality.rows import products, spans
 from batchplan.quality.sample import Sample
@@ -21,7 +20,6 @@ from batchplan.typing import Float32Array, Float64Array, Int64Array
 
 MOST_EDGES = 64  # a row, on average: all of them are in memory
 _TILE = 1024  # rows and columns
-_SCAN = 64  # values compared together
 _AT_ONCE = 1 << 20  # edges looked up together
 
 
@@ -69,13 +67,18 @@ def largest_similarities(
     wanted = min(batch_size - 1, n - 1, MOST_EDGES) * len(names)
     room = 2 * wanted + _TILE**2
     values, places = np.empty(room, np.float32), np.empty(room, np.int64)
-    floor, count = np.float32(-np.inf), 0
+    floor, count = np.finfo(np.float32).min, 0
     for start, stop in spans(len(names), _TILE):
-        own, itself = pairs.x.some(names[start:stop]), names[start:stop]
+        itself = names[start:stop]
+        own = pairs.x.some(itself)
         for first, last in spans(n, _TILE):
             tile = products(own, pairs.y.block(first, last)).cpu().numpy()
-            code = start * n + first
-            count = _keep(tile, itself - first, last - first, code, n, floor, values, places, count)
+            tile = tile[: len(itself), : last - first]
+            here = np.flatnonzero((itself >= first) & (itself < last))
+            tile[here, itself[here] - first] = -np.inf
+            i, j = np.nonzero(tile >= floor)
+            more = slice(count, count := count + len(i))
+            values[more], places[more] = tile[i, j], (start + i) * n + first + j
             if count > 2 * wanted:
                 floor, count = _select(values, places, count, wanted), wanted
         advance(stop * n // len(names) - start * n // len(names))
@@ -95,29 +98,3 @@ def _select(values: Float32Array, places: Int64Array, count: int, wanted: int) -
     kept = np.concatenate((above, lowest))
     values[:wanted], places[:wanted] = values[kept], places[kept]
     return least
-
-
-@njit
-def _keep(tile, itself, width, code, n, floor, values, places, count):  # type: ignore[no-untyped-def]
-    """Append the values of a tile from ``floor`` on, and their codes row * n + column.
-
-    Args:
-        tile: float32 (rows, columns), perhaps with padding.
-        itself: int64 (R,), the column of each row itself, which is left out.
-        width: columns without padding.
-        code: of the first value.
-        values, places: what was kept before, ``count`` in number.
-    """
-    for row in range(itself.size):
-        line = tile[row, :width]
-        for start in range(0, width, _SCAN):
-            part, hits = line[start : start + _SCAN], 0
-            for value in part:  # vectorised, since it has no branch
-                hits += value >= floor
-            if hits:
-                for column in range(part.size):
-                    if part[column] >= floor and start + column != itself[row]:
-                        values[count] = part[column]
-                        places[count] = code + row * n + start + column
-                        count += 1
-    return count
