@@ -231,11 +231,9 @@ def test_candidates(kind, limit):
     check_lists(found.indices, found.similarities, S, allowed, 9, kind == "whole")
 
 
-@kinds_and_limits_with("device_code", False, True)
-def test_edges(brute, monkeypatch, kind, limit, device_code):
-    if device_code:
-        monkeypatch.setattr(similarity_graph, "_allowed_cpu", similarity_graph._allowed_torch)
-        monkeypatch.setattr(similarity_graph, "_EDGES", 100)
+@every
+@limits
+def test_edges(brute, monkeypatch, kind, limit):
     monkeypatch.setattr(similarity_graph, "_ROWS", 32)
     embeddings, similarity, guard, bad = made(kind, limit)
     graph = build_graph(embeddings, EDGES, CPU, similarity=similarity)
