@@ -4,8 +4,10 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from batchplan.data.formats.tables import TableFile, TableFormat
@@ -15,6 +17,7 @@ from batchplan.files.remote import ShardPath
 
 _SMALL = 32 << 20  # bytes of a file whose column chunks may be read as a whole
 _BYTES = 16 << 20  # decoded at a time, of each column; a row of lists may have any number
+_LONG = 1 << 10  # bytes of a text that may be decoded as often as it is repeated
 _TEXTS = ("NONE", "UTF8", "JSON", "ENUM", "BSON")  # what byte arrays may be, besides decimals
 
 
@@ -39,7 +42,7 @@ def open_table(stream: pa.NativeFile, path: ShardPath) -> Iterator[TableFile]:
                 )
 
             def batches(columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
-                most, texts = _layout(file, stream, columns, isinstance(path, Path))
+                most, texts = _layout(file, stream, columns, isinstance(path, Path), how)
                 # Repeated texts stay in dictionaries: a small file may have a long one many times.
                 coded = pq.ParquetFile(stream, metadata=meta, read_dictionary=texts, **how)
                 yield from (coded if texts else file).iter_batches(min(rows, most), columns=columns)
@@ -57,34 +60,55 @@ def open_table(stream: pa.NativeFile, path: ShardPath) -> Iterator[TableFile]:
 
 
 def _layout(
-    file: pq.ParquetFile, stream: pa.NativeFile, columns: Sequence[str], local: bool
+    file: pq.ParquetFile, stream: pa.NativeFile, columns: Sequence[str], local: bool, how: Any
 ) -> tuple[int, list[str]]:
-    """Return the rows of which each column takes `_BYTES`, by the metadata, and the names of the
-    columns of text or bytes.
+    """Return the rows of which each column takes `_BYTES`, by the metadata, and the columns of text
+    or bytes to read as dictionaries, since they may have long texts that repeat.
 
     Raises:
         OSError: a column is encrypted. Its metadata would end the process, so a row is read first:
             of each group, or at a URL, where each read is a request, of the first.
     """
     meta = file.metadata
-    for group in range(meta.num_row_groups if local else min(1, meta.num_row_groups)):
-        next(file.iter_batches(1, row_groups=[group], columns=columns), None)
-    groups = [group for group in map(meta.row_group, range(meta.num_row_groups)) if group.num_rows]
-    most, texts = 1, []
-    for leaf in range(meta.num_columns):
-        column = meta.schema.column(leaf)
-        if column.path.partition(".")[0] not in columns:
-            continue
-        is_bytes, width = column.physical_type == "BYTE_ARRAY", max(8, column.length or 0)
-        if is_bytes and column.path in columns and column.converted_type in _TEXTS:
-            texts.append(column.path)
-            is_bytes = False
-        for group in groups:
-            chunk = group.column(leaf)
-            # Arrow cannot keep dictionaries in lists, and each value may be the longest one.
-            longest = _dictionary_bytes(stream, chunk) // 4 if is_bytes else 0
-            most = max(most, max(width, longest) * -(-chunk.num_values // group.num_rows))
-    return max(1, _BYTES // most), texts
+    leaves = {
+        number: leaf
+        for number, leaf in enumerate(map(meta.schema.column, range(meta.num_columns)))
+        if leaf.path.partition(".")[0] in columns
+    }
+    texts = {  # in no lists or structs, where Arrow cannot keep dictionaries
+        leaf.path: number
+        for number, leaf in leaves.items()
+        if leaf.path in columns
+        and leaf.physical_type == "BYTE_ARRAY"
+        and leaf.converted_type in _TEXTS
+    }
+    coded = pq.ParquetFile(stream, metadata=meta, read_dictionary=[*texts], **how)
+    most, long = 1, set()
+    for place in range(meta.num_row_groups):
+        group, first = meta.row_group(place), None
+        if local or not place:
+            first = next(coded.iter_batches(1, row_groups=[place], columns=columns), None)
+        for number, leaf in leaves.items() if group.num_rows else ():
+            chunk, width = group.column(number), max(8, leaf.length or 0)
+            if number in texts.values():
+                if first is None or _may_be_long(first.column(leaf.path), stream, chunk):
+                    long.add(leaf.path)
+            elif leaf.physical_type == "BYTE_ARRAY":  # each value may be the longest one
+                width = max(width, _dictionary_bytes(stream, chunk) // 4)
+            most = max(most, width * -(-chunk.num_values // group.num_rows))
+    return max(1, _BYTES // most), sorted(long)
+
+
+def _may_be_long(first: pa.Array, stream: pa.NativeFile, chunk: pq.ColumnChunkMetaData) -> bool:
+    """Return whether the dictionary of a chunk may have a text longer than `_LONG`; ``first`` is
+    its first row, with all of the dictionary unless the file is odd."""
+    if (size := _dictionary_bytes(stream, chunk)) <= _LONG:
+        return False
+    if not pa.types.is_dictionary(first.type):
+        return True
+    lengths = pc.binary_length(first.dictionary)
+    whole = (pc.sum(lengths).as_py() or 0) + 4 * len(lengths) == size
+    return not whole or pc.max(lengths).as_py() > _LONG
 
 
 def _dictionary_bytes(stream: pa.NativeFile, chunk: pq.ColumnChunkMetaData) -> int:
