@@ -12,6 +12,7 @@ import typer
 from batchplan.cli.grouping import check_no_urls, check_paths
 from batchplan.data.answer_options import label_table_option
 from batchplan.errors import InputError, OptionError
+from batchplan.files.remote import local_path
 from batchplan.options import SHARD_ORDER, ShardOrder, option, paths_of
 from batchplan.quality import EvaluationOptions
 from batchplan.runtime import Runtime
@@ -59,10 +60,14 @@ class Opened(NamedTuple):
 def refuse_plans(paths: Sequence[str], expected: str) -> None:
     """Refuse plans and tables of negatives among the files of ``expected``."""
     from batchplan.plans import is_plan
-    from batchplan.plans.negatives import is_negatives
 
-    for path in paths:
-        if is_plan(path) or is_negatives(path):
+    for path in filter(None, map(local_path, paths)):  # plans are never behind URLs
+        refused = is_plan(path)
+        if not refused and path.suffix.lower() == ".parquet":  # other files need no Arrow
+            from batchplan.plans.negatives import is_negatives
+
+            refused = is_negatives(path)
+        if refused:
             raise InputError(
                 f"{path}: is a plan, expected {expected}; give plans first: PLAN {expected.upper()}"
             )

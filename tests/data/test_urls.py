@@ -251,3 +251,9 @@ def test_candidates(url, tmp_path):
     assert found.fingerprint == Candidates.load(tmp_path / "lists.parquet").fingerprint
     with pytest.raises(InputError, match=r"^mock://none.parquet: no such file or folder; check"):
         Candidates.load(url("none.parquet"))
+
+
+def test_embeddings_behind_urls_are_not_taken_for_plans():
+    from batchplan.cli.options import refuse_plans
+
+    refuse_plans(["s3://bucket/x.parquet", "s3://bucket/x.npy"], "embeddings")
