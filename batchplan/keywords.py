@@ -11,6 +11,11 @@ class EvaluationKeywords(TypedDict, total=False):
     """The fields of `EvaluationOptions`."""
 
     similarity: Literal["cosine", "dot"]
+    anchor_id: str | None
+    positive_id: str | None
+    negative_id: list[str] | None
+    known: str | None
+    label_table: str | None
     reference: list[str] | None
     reference_pair: list[str] | None
     temperature: float

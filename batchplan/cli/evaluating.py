@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # these load numpy
 
 _SHOWN = 3  # mined negatives that are likely false; JSON has more
 _MINED = "guard.mined.false"
+_KNOWN = "answers.known"
 _MORE = (
     "The gap is the rise in loss from random batches to one batch of all rows. --all shows all "
     "figures."
@@ -107,6 +108,7 @@ def _print(evaluation: Evaluation, judged: Verdict, name: str, everything: bool)
             *(("warning", warning) for warning in judged.warnings),
             *((aspect.name, str(aspect)) for aspect in judged.aspects),
             ("guard", judged.guard),
+            *_known(evaluation, text),
             *_likely_false(evaluation, text),
         ]
     )
@@ -117,6 +119,22 @@ def _print(evaluation: Evaluation, judged: Verdict, name: str, everything: bool)
     print_out(Text("; ".join(filter(None, ("loss in nats", basis(document)))), "italic"))
     said = {_MINED, *(["coverage.rows_seen"] if evaluation.partitions_rows else [])}
     print_facts((METRICS[key].label, value) for key, value in text.items() if key not in said)
+
+
+def _known(evaluation: Evaluation, text: dict[str, str]) -> Facts:
+    """How many negatives are known answers, and of which rows most."""
+    from batchplan.quality.metrics import METRICS
+
+    if not (found := evaluation.answers) or not found.known:
+        return
+    yield METRICS[_KNOWN].label, text[_KNOWN]
+    yield (
+        "the most of them",
+        "\n".join(
+            f"row {one.row} meets {one.negatives}, such as row {one.other}"
+            for one in found.examples[:_SHOWN]
+        ),
+    )
 
 
 def _likely_false(evaluation: Evaluation, text: dict[str, str]) -> Facts:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from batchplan.cli.grouping import check_no_urls, check_paths
-from batchplan.data.answer_options import label_table_option
 from batchplan.errors import InputError, OptionError
 from batchplan.files.remote import local_path
 from batchplan.options import SHARD_ORDER, ShardOrder, option, paths_of
@@ -218,12 +217,10 @@ class Measuring:
         "Column of groups or classes. Two rows of one group break the guard.",
         kind="column",
     )
-    label_table: str | None = label_table_option()
     session: Session
 
     def __post_init__(self) -> None:
-        if self.label_table and self.group_column is None:
-            raise OptionError("label table: given without --group-column; name a column")
+        self.options.check_table(self.group_column)
 
     def groups(self, data: Embeddings) -> NDArray[int64] | None:
         """Return the codes (N,) of the groups; None if no column is named."""
@@ -231,7 +228,7 @@ class Measuring:
 
         if self.group_column is None:
             return None
-        return load_labels(self.group_column, data, self.label_table)
+        return load_labels(self.group_column, data, self.options.label_table)
 
     def facts(self, data: Embeddings, runtime: Runtime) -> RowFacts:
         """Read the groups and the reference that these options name."""

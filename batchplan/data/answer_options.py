@@ -21,8 +21,7 @@ class AnswerOptions(SimilarityOptions):
     """Columns of ids, the file that has them, and a list of known answers.
 
     Raises:
-        OptionError: as `SimilarityOptions`; a label table without a named column, or a list without
-            the columns of its ids.
+        OptionError: as `SimilarityOptions`; a list without the columns of its ids.
     """
 
     anchor_id: str | None = option(
@@ -51,16 +50,15 @@ class AnswerOptions(SimilarityOptions):
             )
         if self.negative_id and self.positive_id is None:
             raise OptionError("negative id: given without --positive-id, whose ids it shares")
-        if self.label_table is not None and not (self.names_ids or any(self.columns())):
-            raise OptionError(
-                "label table: given without --group-column or --anchor-id; name a column"
-            )
 
     @property
     def names_ids(self) -> bool:
         """Whether there is a column of ids."""
         return self.anchor_id is not None or self.positive_id is not None
 
-    def columns(self) -> tuple[str | None, ...]:
-        """Return the columns of groups or classes to read from the label table."""
-        return ()
+    def check_table(self, *columns: str | None) -> None:
+        """Require a column of ids, or one of ``columns``, for a label table; raises OptionError."""
+        if self.label_table is not None and not (self.names_ids or any(columns)):
+            raise OptionError(
+                "label table: given without --group-column or --anchor-id; name a column"
+            )

@@ -15,7 +15,7 @@ class GroupOptions(AnswerOptions):
     """Options that name a column of groups.
 
     Raises:
-        OptionError: as `AnswerOptions`.
+        OptionError: as `AnswerOptions`; a label table without a named column.
     """
 
     group_column: str | None = option(
@@ -24,7 +24,12 @@ class GroupOptions(AnswerOptions):
         kind="column",
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_table(*self.columns())
+
     def columns(self) -> tuple[str | None, ...]:
+        """Return the columns of groups and classes to read from the label table."""
         return (self.group_column,)
 
 

@@ -11,6 +11,7 @@ from batchplan.quality.metrics import METRICS, about, texts
 
 if TYPE_CHECKING:
     from batchplan.quality.guard.limits import LimitSource
+from batchplan.quality.known import AnswerReport
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +120,7 @@ class Evaluation:
             each), the shares of the negatives' similarities in the bins, of the plan and of the
             first random plan. Empty without negatives.
         guard: None without a limit and without groups.
+        answers: known answers among the negatives; None if they were not looked for.
         fresh: whether the plan says that it was made for these embeddings.
         computed: by name, the metrics that have a formula in `METRICS`; `to_dict` lists them
             with the others.
@@ -148,6 +150,7 @@ class Evaluation:
     similarity_percentiles: dict[str, float]
     similarity_histogram: dict[str, list[float]]
     guard: GuardReport | None
+    answers: AnswerReport | None
     coverage: Coverage
     fresh: bool
     computed: dict[str, float | None]

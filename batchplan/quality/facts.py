@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from batchplan.data import Embeddings
+from batchplan.data.answers import Answers, answers_of
 from batchplan.data.reference import load_reference
-from batchplan.data.reference_options import ReferenceOptions
 from batchplan.errors import InputError
+from batchplan.quality.options import EvaluationOptions
 from batchplan.runtime import Runtime
 from batchplan.typing import Int64Array
 
@@ -23,33 +24,39 @@ class RowFacts:
         groups: int64 (N,), from 0 on, -1 for none; None if they are not known.
         group_column: the name of their column, if it is known.
         reference: embeddings of another model, by which the limit is judged; None for the data.
+        answers: known answers; None to count none.
     """
 
     groups: Int64Array | None = None
     group_column: str | None = None
     reference: Embeddings | None = None
+    answers: Answers | None = None
 
     @classmethod
     def read(
         cls,
         embeddings: Embeddings,
-        options: ReferenceOptions,
+        options: EvaluationOptions,
         runtime: Runtime,
         groups: ArrayLike | None = None,
         group_column: str | None = None,
     ) -> RowFacts:
-        """Check the groups of the rows, and load the reference that the options name.
+        """Check the groups of the rows, and read the reference and the known answers.
 
         Raises:
-            InputError, ResourceError: as `check_codes` and `load_reference`.
+            InputError, ResourceError: as `check_codes`, `load_reference` and `answers_of`.
         """
         codes = None if groups is None else check_codes(groups, embeddings.num_rows)
-        return cls(codes, group_column, load_reference(options, embeddings, runtime))
+        reference = load_reference(options, embeddings, runtime)
+        with runtime.stage("answers", embeddings.num_rows * (1 + embeddings.paired)) as advance:
+            answers = answers_of(embeddings, options, advance=advance)
+        return cls(codes, group_column, reference, answers)
 
     def take(self, rows: Int64Array) -> RowFacts:
-        """Return the facts about some rows, int64 (m,), in this order."""
+        """Return the facts about some rows, int64 (m,), in this order, without answers."""
         groups = None if self.groups is None else self.groups[rows]
-        return replace(self, groups=groups, reference=self.reference and self.reference.take(rows))
+        reference = self.reference and self.reference.take(rows)
+        return replace(self, groups=groups, reference=reference, answers=None)
 
 
 def check_codes(values: ArrayLike, num_rows: int) -> Int64Array:

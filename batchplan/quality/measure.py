@@ -19,6 +19,7 @@ from batchplan.quality.evaluation import Evaluation, GuardReport
 from batchplan.quality.facts import RowFacts
 from batchplan.quality.guard.limits import with_limit
 from batchplan.quality.guarded import false_mined, guard_report
+from batchplan.quality.known import AnswerReport, known_negatives
 from batchplan.quality.losses.all_rows import global_statistics
 from batchplan.quality.losses.distribution import distribution_figures, similarities_within
 from batchplan.quality.losses.in_batches import batch_statistics
@@ -146,15 +147,19 @@ def evaluate_plans(
         guard, errors = None, dict[str, float]()
         if pairs.guard is not None:
             guard, errors = guard_report(measured, breaks, mined, facts, limited, limit_from)
+        answers = facts.answers and known_negatives(plan, facts.answers)
         own = similarities_within(pairs, plan.rows, offsets)
         similarities = distribution_figures(own, random[cuts].similarities, pairs.bound)
-        found.append(_evaluation(measured, guard, errors, similarities, embeddings, options))
+        found.append(
+            _evaluation(measured, guard, answers, errors, similarities, embeddings, options)
+        )
     return found
 
 
 def _evaluation(
     measured: Measured,
     guard: GuardReport | None,
+    answers: AnswerReport | None,
     errors: dict[str, float],
     similarities: dict[str, Any],
     embeddings: Embeddings,
@@ -188,6 +193,7 @@ def _evaluation(
         **similarities,
         hard_negative_recall={m: recall for m, (recall, _) in recalls.items()},
         guard=guard,
+        answers=answers,
         coverage=coverage(plan.rows, embeddings.num_rows),
         fresh=plan.metadata.fingerprint == embeddings.fingerprint,
         computed=computed,

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from batchplan.data.answer_options import AnswerOptions
 from batchplan.data.reference_options import ReferenceOptions
 from batchplan.errors import OptionError
 from batchplan.options import (
@@ -19,7 +20,7 @@ SMALLEST_SAMPLE = 64  # fewer give no standard errors to rely on
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluationOptions(ReferenceOptions):
+class EvaluationOptions(ReferenceOptions, AnswerOptions):
     """How to measure a plan.
 
     Attributes:
@@ -34,6 +35,8 @@ class EvaluationOptions(ReferenceOptions):
         guard: whether a limit applies at all.
         edges: whether to find the largest similarities of all rows, for `edge_recall` and
             `bandwidth`.
+        anchor_id, positive_id, negative_id, known, label_table: known answers, which are counted
+            among the negatives.
         reference, reference_pair: files of another model's embeddings of the same rows, by which
             the limit is judged.
 

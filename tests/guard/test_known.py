@@ -275,3 +275,30 @@ def test_lists_that_cannot_be_read(text, said, tmp_path):
 def test_options_that_contradict_each_other(options, said):
     with pytest.raises(OptionError, match=said):
         GuardOptions(**options)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_evaluate_counts_them(seed, tmp_path):
+    """Beside the expectation for random batches, with the rows that meet the most."""
+    graph = Graph(seed, 90, (30, 35), negatives=seed % 2, more=40 * (seed // 2))
+    ids = graph.table(tmp_path / "ids.parquet") if seed // 2 else {}
+    arrays, offsets = graph.arrays(), np.arange(0, 91, 9)
+    plan = batchplan.plan(**arrays, planner="random", batch_size=9, seed=seed)
+    found = batchplan.evaluate(plan, **arrays, device="cpu", **ids).answers
+    listed = {*zip(graph.anchors, graph.documents[0], strict=True), *zip(*graph.more, strict=True)}
+    met = np.array(
+        [[i != j and sum((a, d) in listed for d in graph.documents[:, j]) for j in range(90)]
+         for i, a in enumerate(graph.anchors)]
+    )  # fmt: skip
+    each = 1 + seed % 2
+    in_batches = [met[np.ix_(rows, rows)].sum(axis=1) for rows in plan.rows.reshape(10, 9)]
+    counts = dict(zip(plan.rows.tolist(), np.concatenate(in_batches).tolist(), strict=True))
+    assert np.array_equal(plan.batch_offsets, offsets)
+    assert (found.known, found.negatives) == (sum(counts.values()), 10 * 9 * 8 * each)
+    assert found.share_random == pytest.approx(met.sum() / (90 * 89 * each))
+    assert [one.negatives for one in found.examples] == sorted(counts.values())[:-11:-1][
+        : len(found.examples)
+    ]
+    assert all(
+        counts[one.row] == one.negatives and met[one.row, one.other] for one in found.examples
+    )

@@ -1,0 +1,106 @@
+"""Counts known answers among the negatives of a plan."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from batchplan.data.answers import Answers
+from batchplan.kernels import njit
+from batchplan.plans import Plan
+
+_EXAMPLES = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownNegative:
+    """A known answer of a row that is among its negatives.
+
+    Attributes:
+        row: the row of the anchor.
+        other: the row of the document.
+        negatives: how many known answers the anchor meets as negatives in this batch.
+    """
+
+    row: int
+    other: int
+    negatives: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerReport:
+    """The known answers among the negatives from anchors to documents.
+
+    Attributes:
+        negatives: pairs of an anchor and a document of another row of its batch.
+        known: those that are known answers.
+        share: their share; None without negatives.
+        share_random: its expectation for random batches.
+        several: rows whose anchor has more than one known answer.
+        examples: up to ten rows, those with the most such negatives first.
+    """
+
+    negatives: int
+    known: int
+    share: float | None
+    share_random: float
+    several: int
+    examples: list[KnownNegative]
+
+
+def known_negatives(plan: Plan, answers: Answers) -> AnswerReport:
+    """Count the known answers that the anchors of a plan meet as negatives.
+
+    Args:
+        plan: of the N rows of the answers.
+    """
+    rows, offsets, n = plan.rows, plan.batch_offsets, len(answers.anchors)
+    first = answers.anchors * answers.width
+    spans = np.stack([np.searchsorted(answers.pairs, first + end) for end in (0, answers.width)])
+    counts = _count(
+        rows.copy(), offsets.copy(), spans, answers.pairs % answers.width, answers.documents
+    )
+    sizes, each = np.diff(offsets), len(answers.documents)
+    negatives = int((sizes * (sizes - 1)).sum()) * each
+    known = int(counts.sum())
+    worst = np.argsort(-counts, kind="stable")[: min(_EXAMPLES, np.count_nonzero(counts))]
+    examples = []
+    for entry in worst.tolist():
+        batch = int(np.searchsorted(offsets, entry, side="right")) - 1
+        others = np.delete(rows[offsets[batch] : offsets[batch + 1]], entry - offsets[batch])
+        met = np.isin(first[rows[entry]] + answers.documents[:, others], answers.pairs).any(axis=0)
+        other = int(others[met.argmax()])
+        count = int(counts[entry])
+        examples.append(KnownNegative(row=int(rows[entry]), other=other, negatives=count))
+    return AnswerReport(
+        negatives=negatives,
+        known=known,
+        share=known / negatives if negatives else None,
+        share_random=answers.num_negatives / (n * (n - 1) * each),
+        several=int((spans[1] - spans[0] > 1).sum()),
+        examples=examples,
+    )
+
+
+@njit
+def _count(rows, offsets, spans, answered, documents):  # type: ignore[no-untyped-def]
+    """For each entry, the documents of other rows of its batch that answer its anchor: int64
+    (entries,). All documents of a batch are counted, so the time does not grow with its square."""
+    met = np.zeros(max(documents.max(), answered.max()) + 1, np.int64)
+    out = np.zeros(rows.size, np.int64)
+    for batch in range(offsets.size - 1):
+        places = range(offsets[batch], offsets[batch + 1])
+        for place in places:
+            for c in range(documents.shape[0]):
+                met[documents[c, rows[place]]] += 1
+        for place in places:
+            row = rows[place]
+            for c in range(documents.shape[0]):
+                met[documents[c, row]] -= 1
+            for k in range(spans[0, row], spans[1, row]):
+                out[place] += met[answered[k]]
+            for c in range(documents.shape[0]):
+                met[documents[c, row]] += 1
+        for place in places:
+            for c in range(documents.shape[0]):
+                met[documents[c, rows[place]]] = 0
+    return out
