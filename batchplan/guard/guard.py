@@ -104,12 +104,7 @@ def make_guard(
         InputError: as `Embeddings.require_similarities`, if there are ceilings.
     """
     limits = relative_margin, absolute_margin, max_score
-    codes = list(groups)
-    if answers is not None:
-        codes.append(repeated_codes(answers.anchors))
-        if not np.array_equal(answers.anchors, answers.documents[0]):
-            codes.append(repeated_codes(answers.documents[0]))
-    apart = Apart.of([own for own in codes if _repeats(own)], answers)
+    apart = make_apart(groups, answers)
     if all(limit is None for limit in limits):
         return Guard(None, apart, reference)
     if isinstance(embeddings, Candidates):
@@ -121,6 +116,17 @@ def make_guard(
             own = positives(judge, similarity, advance)
     usual = -np.inf if usual is None else usual
     return Guard(ceilings_of(np.maximum(own, usual), *limits), apart, reference)
+
+
+def make_apart(groups: Sequence[NDArray[np.int64]], answers: Answers | None) -> Apart:
+    """Return the rows that groups and known answers separate; codes that repeat nowhere are left
+    out."""
+    codes = list(groups)
+    if answers is not None:
+        codes.append(repeated_codes(answers.anchors))
+        if not np.array_equal(answers.anchors, answers.documents[0]):
+            codes.append(repeated_codes(answers.documents[0]))
+    return Apart.of([own for own in codes if _repeats(own)], answers)
 
 
 def guard_of(

@@ -8,15 +8,16 @@ trainer = SentenceTransformerTrainer(model, args, train_dataset, loss=loss, call
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from functools import partial
-from itertools import chain, repeat
+from itertools import chain, pairwise, repeat
 from math import isclose
 from pathlib import Path
 from typing import Any, Unpack
 from urllib.parse import quote
 
+import numpy as np
 import pyarrow as pa
 from sentence_transformers import (
     CrossEncoder,
@@ -25,17 +26,20 @@ from sentence_transformers import (
     SparseEncoder,
 )  # fmt: skip
 from sentence_transformers.base.sampler import (
+    DefaultBatchSampler,
     ProportionalBatchSampler,
     RoundRobinBatchSampler,
 )  # fmt: skip
 from sentence_transformers.base.training_args import MultiDatasetBatchSamplers
 from sentence_transformers.util import cos_sim, dot_score
-from torch import cat, stack
+from torch import Generator, cat, randint, randperm, stack
 from torch.nn import Module
 from torch.utils.data import ConcatDataset
 
 from batchplan.embedding.table import has_table, token_table
 from batchplan.errors import InputError
+from batchplan.guard.guard import make_apart
+from batchplan.guard.separation import filled
 from batchplan.keywords import EpochKeywords
 from batchplan.planners import PLANNERS
 from batchplan.training import text_columns, transformers
@@ -56,6 +60,57 @@ _ORDERS: dict[Any, tuple[Order, Any]] = {  # ours, and the trainer's own sampler
     MultiDatasetBatchSamplers.PROPORTIONAL: ("proportional", ProportionalBatchSampler),
     MultiDatasetBatchSamplers.ROUND_ROBIN: ("round_robin", RoundRobinBatchSampler),
 }
+
+
+class NoKnownAnswers(DefaultBatchSampler):
+    """Random batches in which no row is a right answer to another one, as far as the texts say.
+
+        args = SentenceTransformerTrainingArguments("run", batch_sampler=NoKnownAnswers)
+
+    Use it instead of ``BatchSamplers.NO_DUPLICATES``. With the rows (A, 1), (B, 2) and (A, 2), no
+    two of them share a batch; nor do two rows if a text is the anchor of one and a document of the
+    other. Every row is in one batch of each epoch, the number of batches is known before, and all
+    processes make the same ones. If a text has more rows than there are batches, its rows are
+    spread evenly.
+
+    Args:
+        dataset: a datasets.Dataset with columns of text: anchor, positive and mined negatives.
+        batch_size, drop_last, valid_label_columns, generator, seed: as of the library's own
+            samplers.
+
+    Raises:
+        InputError: a column that is no label has other values than texts, or nulls.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int,
+        drop_last: bool,
+        valid_label_columns: list[str] | None = None,
+        generator: Generator | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(dataset, batch_size, drop_last, valid_label_columns, generator, seed)
+        labels = set(dataset.column_names) & set(valid_label_columns or [])
+        answers = text_columns.answers_of(TextColumns(dataset.remove_columns([*labels])).codes())
+        self._separate = make_apart((), answers)
+        self._rows = len(dataset)
+
+    def __len__(self) -> int:
+        whole, left = divmod(self._rows, int(self.batch_size))
+        return whole + bool(left and not self.drop_last)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        if self.generator is not None and self.seed is not None:
+            self.generator.manual_seed(self.seed + self.epoch)
+        order = randperm(self._rows, generator=self.generator).numpy()
+        key = int(randint(2**62, (), generator=self.generator))
+        offsets = np.minimum(np.arange(len(self) + 1) * self.batch_size, self._rows)
+        drawn = np.random.Generator(np.random.Philox(key))
+        rows, _ = filled(order[: offsets[-1]], offsets, self._separate, drawn)
+        for start, stop in pairwise(offsets.tolist()):
+            yield rows[start:stop].tolist()
 
 
 class PlannedEpochs(transformers.PlannedEpochs):

@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from batchplan.data.answers import Answers
+from batchplan.data.arrow_types import is_list, is_text, plain
 from batchplan.data.texts import LABELS
 from batchplan.errors import InputError
 from batchplan.files.atomic import write_files
@@ -78,14 +80,28 @@ class TextColumns:
         """int64 (columns, N), the number of the text of each row. Equal texts have the same number,
         in any column."""
         parts: dict[str, list[pa.Array]] = {name: [] for name in self.names}
+        custom = getattr(self.dataset, "format", {}).get("type") == "custom"
+        quick = hasattr(self.dataset, "with_format") and not custom
+        dataset = self.dataset.with_format("arrow") if quick else self.dataset
         for start in range(0, len(self), _AT_ONCE):
-            rows = self.dataset[start : start + _AT_ONCE]
+            rows = dataset[start : start + _AT_ONCE]
             for name in self.names:
                 parts[name].append(_strings(rows[name], name))
         texts = pa.chunked_array([part for name in self.names for part in parts[name]])
         coded = texts.combine_chunks().dictionary_encode()
         codes: Int64Array = coded.indices.to_numpy().astype(np.int64).reshape(len(self.names), -1)
         return codes
+
+
+def answers_of(codes: Int64Array) -> Answers:
+    """Return the known answers of texts. A text answers itself: if the positive of one row is the
+    anchor of another, the two must not meet.
+
+    Args:
+        codes: as `TextColumns.codes` returns them. One column is its own positive.
+    """
+    own = np.arange(1 + int(codes.max()))
+    return Answers.of(codes[0], codes[1:] if len(codes) > 1 else codes, (own, own))
 
 
 def first_rows(codes: Int64Array) -> list[Int64Array]:
@@ -155,14 +171,23 @@ def write_groups(path: Path, groups: Int64Array, own_table: str | None) -> None:
 
 
 def _strings(values: Any, column: str) -> pa.Array:
-    if any(isinstance(value, list | tuple) for value in values):
+    if isinstance(values, pa.ChunkedArray):
+        listed = is_list(values.type)
+    else:
+        listed = any(isinstance(value, list | tuple) for value in values)
+    if listed:
         raise InputError(
             f"column {column!r}: has lists, expected texts; give each text a column of its own, "
             f"such as {column}_1 and {column}_2"
         )
     try:
-        texts = pa.array(values, pa.large_string())
-    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError) as error:
+        if isinstance(values, pa.ChunkedArray):
+            if not is_text(values.type):  # a cast would write numbers as texts
+                raise TypeError(f"got {values.type}")
+            texts = plain(values).combine_chunks().cast(pa.large_string())
+        else:
+            texts = pa.array(values, pa.large_string())
+    except (pa.ArrowException, TypeError) as error:
         raise InputError(f"column {column!r}: expected texts ({error})") from None
     if texts.null_count:
         raise InputError(f"column {column!r}: has {texts.null_count} rows without text; drop them")
