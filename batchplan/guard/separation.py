@@ -8,6 +8,7 @@ are more than the batches are spread evenly.
 
 import numpy as np
 
+from batchplan.data.answers import distinct
 from batchplan.guard.apart import Apart, apart
 from batchplan.kernels import njit
 from batchplan.typing import Int64Array
@@ -34,7 +35,7 @@ def filled(
     Returns:
         As `mended`.
     """
-    if len(np.unique(rows)) < len(rows):  # a batch must not have a row twice
+    if len(distinct(rows)) < len(rows):  # a batch must not have a row twice
         numbers = np.arange(max(separate.codes.shape[1], len(separate.spans)))
         codes = np.concatenate((separate.codes.reshape(-1, len(numbers)), numbers[None]))
         separate = separate._replace(codes=codes)
@@ -88,7 +89,7 @@ def _possible(rows: Int64Array, count: int, separate: Apart) -> Apart:
             parts = np.unique(grouped * len(rows) + rank // count, return_inverse=True)[1]
             own[chosen[order]] = first + parts
     met = documents[documents >= 0]
-    if len(met) and len(np.unique(rows)) == documents.shape[1]:
+    if len(met):
         many = np.bincount(met) > count
         documents[(documents >= 0) & many[documents]] = -1
     changed = (codes != separate.codes).any() or (documents != separate.documents).any()

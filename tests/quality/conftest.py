@@ -167,6 +167,7 @@ def brute_force(plan, embeddings, *, temperature, similarity, random_trials, see
         },
         "similarity_histogram": histograms(S, embeddings, similarity, batches, orders[0], plan),
         "guard": None,
+        "answers": answered(embeddings, batches),
         "coverage": counted(plan, n),
         "fresh": plan.metadata.fingerprint == embeddings.fingerprint,
         "bound_36": mean["bound_36"],
@@ -180,6 +181,40 @@ def brute_force(plan, embeddings, *, temperature, similarity, random_trials, see
         "hardness": 1 - mean["gap"] / gap_random,
         "false_negatives": None,
     }
+
+
+def answered(embeddings, batches):
+    """Known answers among the negatives, by the definition."""
+    n = embeddings.num_rows
+    widest = np.result_type(*(matrix.dtype for matrix in embeddings.matrices))
+    anchors, *documents = (
+        [(row + 0).astype(widest).tobytes() for row in matrix.rows(0, n)]  # -0 becomes 0
+        for matrix in (embeddings.x, embeddings.y, *embeddings.negatives)
+    )
+    known = set(zip(anchors, documents[0], strict=True))
+    met = [[sum((a, own[j]) in known for own in documents) for j in range(n)] for a in anchors]
+    counts = [
+        (
+            i,
+            sum(met[i][j] for j in batch if j != i),
+            next((j for j in batch if j != i and met[i][j]), 0),
+        )
+        for batch in batches for i in batch
+    ]  # fmt: skip
+    negatives = sum(len(batch) * (len(batch) - 1) for batch in batches) * len(documents)
+    total = sum(map(sum, met)) - sum(met[i][i] for i in range(n))
+    found = sum(count for _, count, _ in counts)
+    return {
+        "negatives": negatives,
+        "known": found,
+        "share": found / negatives if negatives else None,
+        "share_random": total / (n * (n - 1) * len(documents)),
+        "several": sum(len({d for b, d in known if b == a}) > 1 for a in anchors),
+        "examples": [
+            {"row": int(i), "other": int(other), "negatives": count}
+            for i, count, other in sorted(counts, key=lambda one: -one[1])[:10] if count
+        ],
+    }  # fmt: skip
 
 
 def histograms(S, embeddings, similarity, batches, order, plan):
