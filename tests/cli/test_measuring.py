@@ -18,7 +18,7 @@ KEYS = """
     num_rows num_batches batch_size partitions_rows temperature similarity loss_train loss_global
     gap loss_random loss_random_std random_z gap_random gap_reduction loss_oracle oracle_share
     hard_negative_recall positive_probability similarity_percentiles similarity_histogram
-    guard coverage fresh bound_36 bound_37 qap_objective bottleneck edge_recall bandwidth
+    guard answers coverage fresh bound_36 bound_37 qap_objective bottleneck edge_recall bandwidth
     positive_probability_random positive_probability_global hardness false_negatives verdict
 """.split()  # noqa: SIM905
 GUARD_KEYS = """

@@ -13,6 +13,8 @@ OTHERS = (
     "similarity_histogram", "similarity_percentiles", "guard.by",
     "guard.mined.examples", "guard.mined.negatives", "guard.mined.rows_affected",
     "guard.loss_random", "guard.loss_global",
+    "answers.negatives", "answers.share", "answers.share_random", "answers.several",
+    "answers.examples",
 )  # fmt: skip
 ABOUT = {
     "reference",
