@@ -218,6 +218,10 @@ METRICS: dict[str, Metric] = {
                "the same if each row met all others", bounds.probability_of_all),
         Metric("similarity_percentiles.50", "in-batch similarity", None, _PERCENTILES,
                "percentiles of the similarities of all negatives"),
+        Metric("answers.known", "known answers as negatives", "lower",
+               "{:,} of {answers.negatives:,} ({answers.share:share}, "
+               "{answers.share_random:share} at random)",
+               "negatives of a batch that are known answers of the anchor"),
         Metric("guard.broken", "pairs that break the guard", "lower",
                "{:,} of {guard.pairs:,} ({false_negatives:share}, "
                "{guard.false_negatives_random:share} at random)",
@@ -226,10 +230,6 @@ METRICS: dict[str, Metric] = {
                "{guard.by.similarity:,} by similarity, {guard.by.group:,} by group, "
                "{guard.by.duplicate:,} by duplicate; {:,} rows",
                "such pairs by reason, and the rows in any of them"),
-        Metric("answers.known", "known answers as negatives", "lower",
-               "{:,} of {answers.negatives:,} ({answers.share:share}, "
-               "{answers.share_random:share} at random)",
-               "negatives of a batch that are known answers of the anchor"),
         Metric("guard.mined.broken", "of them by a mined negative", None,
                "{:,}: that of one row is too similar to the anchor of the other",
                "such pairs that only a mined negative makes"),
