@@ -19,7 +19,7 @@ _SAMPLE = 1 << 12  # texts of a side that the mean and the component are taken f
 _FITTED = 1 << 15  # texts of a side that a table is fitted to, at most
 _AT_ONCE, _COLUMNS = 1 << 13, 64  # texts, and dimensions of their vectors
 _MAP, _OWN = 1e-1, 0.3  # ridge of the linear map, and of the tokens' own vectors
-_TOKENS, _LONGEST = 64, 16  # of a text, at most; characters of each, about
+_TOKENS, _LONGEST = 64, 8  # of a text, at most; characters of each, at most
 _LIST = pa.large_list(pa.int32())
 _ROUNDS = 4  # of conjugate gradients
 
@@ -142,8 +142,7 @@ def _tokens(tokenizer: Any, texts: Sequence[str], most: int) -> list[list[int]]:
     texts = [text[: _LONGEST * most] for text in texts]
     if not callable(tokenizer):  # of the library tokenizers
         return [
-            found.ids[:most]
-            for found in tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+            found.ids[:most] for found in tokenizer.encode_batch(texts, add_special_tokens=False)
         ]
     found = tokenizer(texts, add_special_tokens=False, truncation=True, max_length=most)
     return list(found["input_ids"])

@@ -2,16 +2,21 @@
 
 import numpy as np
 import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
+from tokenizers import Tokenizer
 
 from batchplan import Plan
 from batchplan.consumption import Trace, verify
 from batchplan.consumption.plans import read_plans
+from batchplan.embedding.table import has_table, token_table
 from batchplan.training import Recorder
 
 from .processes import run
 from .shown import epochs_of, run_of
 from .test_sentence_transformers import make
-from .texts import pairs, save_model
+from .texts import load_model, pairs, save_model
 
 ONE = {"num_train_epochs": 1}
 STEPS = {None: 12, "drop": 5, "pad": 5}  # of 47 rows; full ones
@@ -102,3 +107,17 @@ def test_a_run_goes_on_in_each_half(devices, workers, stop, tmp_path, saved):
     assert now.keys() == {"plan-0000.npz", "rest-0000.npz"}
     plans = read_plans([run_of(tmp_path / "plans")])
     assert verify(plans, Trace(tmp_path / "trace")).exact
+
+
+def test_models_with_and_without_a_table(saved):
+    """A StaticEmbedding has a tokenizer of another library; a model of images has none."""
+    words = Tokenizer.from_file(str(saved / "tokenizer.json"))
+    static = SentenceTransformer(modules=[StaticEmbedding(words, embedding_dim=5)], device="cpu")
+    texts = [[["x1 x2", "x3"], ["", "x9 unknown"]], [["y1", "y2"], ["y3", "y4"]]]
+    for model, dim in ((static, 5), (load_model(saved), 16)):
+        assert has_table(model)
+        x, y = token_table(model, texts).embed(np.arange(4))
+        assert x.shape == y.shape == (4, dim)
+        assert not np.array_equal(x[1], x[3])
+    assert not has_table(SentenceTransformer(modules=[Normalize()], device="cpu"))
+    assert not has_table(torch.nn.Linear(2, 2))
