@@ -99,19 +99,19 @@ def test_losses(baseline):
 
 @pytest.fixture(scope="module")
 def results():
-    """Of two lines of the training runs in two epochs: the scores of each seed that both have, for
+    """Of two lines of the training runs, in two epochs: the scores of each seed that both have, for
     each domain."""
     found = table.runs()
 
-    def of(line, base):
+    def of(line, base, epochs=2):
         return [
             np.array([[ours[seed], theirs[seed]] for seed in sorted(ours.keys() & theirs.keys())])
             for domain in table.DOMAINS
-            for ours, theirs in [[scores(domain, name) for name in (line, base)]]
+            for ours, theirs in [[scores(domain, name, epochs) for name in (line, base)]]
         ]
 
-    def scores(domain, line):
-        runs = table.final(found, domain, line, 2)
+    def scores(domain, line, epochs):
+        runs = table.final(found, domain, line, epochs)
         return {run["seed"]: run["test"][-1]["ndcg@10"] for run in runs}
 
     return of
@@ -151,6 +151,12 @@ def test_the_readme_states_the_training_runs(results):
     counts |= {len(own) for line in ("shuffled", "hardness")
                for own in results("planned-hardness-4", line)}  # fmt: skip
     assert (min(counts), max(counts)) == (3, 8)
+    said = numbers(lines["In a single epoch"])
+    single = "half-hardness-4", "half-hardness", "half-hardness-4"
+    over = [[gains([results(line, base, 1)[place]])[0] for place, line in enumerate(single)]
+            for base in ("shuffled", "hardness")]  # fmt: skip
+    assert said[:3] == [round(mean, 1) for mean, _ in over[0]]
+    assert said[3:9] == [round(one, 1) for pair in over[1] for one in pair]
     assert "over three to eight seeds" in README
 
 
