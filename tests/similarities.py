@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from batchplan.data import Embeddings
-from batchplan.graph import cuda
+from batchplan.graph import csr, cuda
 from batchplan.planners.papers.gcbs import construction, edge_store
 
 
@@ -65,8 +65,7 @@ class Brute:
     @staticmethod
     def edges(graph):
         """The row, column and weight of each edge."""
-        rows = torch.repeat_interleave(torch.arange(graph.num_rows), graph.indptr.diff())
-        parts = rows, graph.indices, graph.weights
+        parts = csr.row_of_entry(graph.indptr), graph.indices, graph.weights
         return [part.numpy() for part in parts]
 
     @staticmethod

@@ -104,7 +104,10 @@ def affinity_graph(
     what = f"partition: {lists[0].shape[1]} neighbours of each of {n} rows"
     runtime.require_memory(need, what, FEWER)
     with runtime.stage("weigh"):
-        indptr, indices = union_with_transpose(*_united(np.concatenate(lists, axis=1)))
+        directed = _united(np.concatenate(lists, axis=1))
+        pattern = [torch.from_numpy(part) for part in directed]
+        united = union_with_transpose(pattern[0], pattern[1])
+        indptr, indices = united[0].numpy(), united[1].numpy()
         sample = np.sort(runtime.generator(_SAMPLE).choice(n, min(_SAMPLED, n), replace=False))
         if negatives is None:
             negatives = torch.empty((0, *x.shape))

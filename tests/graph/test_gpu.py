@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from batchplan.data import Embeddings
-from batchplan.graph import nearest_neighbors
+from batchplan.graph import csr, nearest_neighbors
 from batchplan.planners.papers.gcbs.construction import build_graph
 from batchplan.runtime import Runtime
 
@@ -33,12 +33,14 @@ def near(one, other):
 def test_graph(large):
     edges = 40 * large.num_rows
     on_cpu, on_gpu = (build_graph(large, edges, Runtime(device=name)) for name in ("cpu", "cuda"))
-    assert torch.equal(on_cpu.indptr, on_gpu.indptr)
-    assert torch.equal(on_cpu.indices, on_gpu.indices)
-    assert near(on_cpu.weights, on_gpu.weights)
+    assert torch.equal(on_cpu.indptr, on_gpu.indptr.cpu())
+    assert torch.equal(on_cpu.indices, on_gpu.indices.cpu())
+    assert near(on_cpu.weights, on_gpu.weights.cpu())
     again = build_graph(large, edges, Runtime(device="cuda"))
     assert torch.equal(again.indices, on_gpu.indices)
     assert torch.equal(again.weights, on_gpu.weights)
+    united = [csr.union_with_transpose(one.indptr, one.indices) for one in (on_cpu, on_gpu)]
+    assert all(torch.equal(one, other.cpu()) for one, other in zip(*united, strict=True))
 
 
 def test_neighbors(large):
@@ -53,6 +55,6 @@ def test_neighbors(large):
 def test_one_card_of_several(large):
     edges = 10 * large.num_rows
     graphs = [build_graph(large, edges, Runtime(device=name)) for name in ("cuda", "cuda:0")]
-    assert torch.equal(graphs[0].indptr, graphs[1].indptr)
-    assert torch.equal(graphs[0].indices, graphs[1].indices)
-    assert torch.equal(graphs[0].weights, graphs[1].weights)
+    assert torch.equal(graphs[0].indptr.cpu(), graphs[1].indptr.cpu())
+    assert torch.equal(graphs[0].indices.cpu(), graphs[1].indices.cpu())
+    assert torch.equal(graphs[0].weights.cpu(), graphs[1].weights.cpu())

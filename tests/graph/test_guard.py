@@ -231,9 +231,11 @@ def test_candidates(kind, limit):
     check_lists(found.indices, found.similarities, S, allowed, 9, kind == "whole")
 
 
-@every
-@limits
-def test_edges(brute, monkeypatch, kind, limit):
+@kinds_and_limits_with("device_code", False, True)
+def test_edges(brute, monkeypatch, kind, limit, device_code):
+    if device_code:
+        monkeypatch.setattr(similarity_graph, "_allowed_cpu", similarity_graph._allowed_torch)
+        monkeypatch.setattr(similarity_graph, "_EDGES", 100)
     monkeypatch.setattr(similarity_graph, "_ROWS", 32)
     embeddings, similarity, guard, bad = made(kind, limit)
     graph = build_graph(embeddings, EDGES, CPU, similarity=similarity)

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from batchplan import InputError, ResourceError
 from batchplan.data import load_embeddings
 from batchplan.data.answers import answers_of
+from batchplan.graph.csr import row_of_entry
 from batchplan.guard.guard import make_guard
 from batchplan.planners import plan
 from batchplan.planners.papers.gcbs.construction import build_graph
@@ -113,8 +113,7 @@ def test_sample_data():
     graph = graph.without(
         make_guard(embeddings, runtime, answers=answers_of(embeddings)), embeddings, runtime
     )
-    rows = torch.repeat_interleave(torch.arange(graph.num_rows), graph.indptr.diff())
-    edges = rows, graph.indices
+    edges = row_of_entry(graph.indptr), graph.indices
     assert made.metadata.metrics["edges"] == len(graph.indices)
     assert share_of(made, *edges) > 2 * share_of(baseline, *edges)
 

@@ -36,14 +36,16 @@ _TILE = (2048, 1024)  # the product stays in cache until it is scanned
 class _Bytes(NamedTuple):
     """The most bytes that a graph takes."""
 
-    edge: int
+    built: int  # per edge, while it is built
+    united: int  # per edge, while it is united with its transpose
     row: int  # per row, without its numbers
     fixed: int  # for tiles, sample and kernels
 
 
-# A device stores 8 bytes per candidate, with room for a quarter more than the edges. Two strips of
-# 2,048 rows have 512 bytes of bits for each key. The host also unites the graph with its transpose.
-_BYTES = {"cpu": _Bytes(24, 0, 256 << 20), "cuda": _Bytes(10, 512, 2 << 30)}
+# A device stores 8 bytes per candidate, with room for a quarter more than the edges. It unites in
+# parts: 16 bytes before, half of them for the graph before a guard, and 8 after. Two strips of
+# 2,048 rows have 512 bytes of bits for each key.
+_BYTES = {"cpu": _Bytes(24, 24, 0, 256 << 20), "cuda": _Bytes(10, 24, 512, 2 << 30)}
 
 _Collect = Callable[[Bracket, Callable[[int], None]], EdgeStore]
 _Scanned = tuple[int, int, EdgeBlock | None]  # first row, end, and the candidates unless too many
@@ -113,7 +115,6 @@ def build_graph(
     what = f"{edges} edges of the similarity graph of {n} rows x {embeddings.dim}"
     for device in devices:
         runtime.require_memory(_need(embeddings, edges, dtype, device), what, FEWER, device)
-    runtime.require_memory(_BYTES["cpu"].edge * edges, what, FEWER)
     prepare = _prepare_kernels if cuda.has_kernels(devices[0]) else _prepare_tiles
     task = _Task(embeddings, normalize, edges, spare, dtype)
     with runtime.stage("prepare", 2 * n) as advance:
@@ -138,9 +139,10 @@ def build_graph(
 
 
 def _need(embeddings: Embeddings, edges: int, dtype: torch.dtype, device: torch.device) -> int:
-    """Bytes for the rows of Y, in two types, and for the edges."""
+    """Bytes for the rows of Y, in two types, and for the edges; uniting needs no rows."""
     per = _BYTES[device.type]
-    return per.fixed + _rows(embeddings, dtype, per, matrices=1) + per.edge * edges
+    rows = _rows(embeddings, dtype, per, matrices=1)
+    return per.fixed + max(rows + per.built * edges, per.united * edges)
 
 
 def _rows(embeddings: Embeddings, dtype: torch.dtype, per: _Bytes, matrices: int) -> int:
@@ -175,7 +177,7 @@ def _prepare_kernels(
 
     per = _BYTES["cuda"]
     rows = _rows(task.embeddings, task.dtype, per, matrices=2)
-    keep_x = min(map(runtime.memory_left, devices)) >= per.fixed + rows + per.edge * task.edges
+    keep_x = min(map(runtime.memory_left, devices)) >= per.fixed + rows + per.built * task.edges
     sides = sides_of(task.embeddings, devices, task.dtype, task.normalize, keep_x, advance)
 
     def collect_all(guess: Bracket, advance: Callable[[int], None]) -> EdgeStore:

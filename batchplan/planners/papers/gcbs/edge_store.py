@@ -63,10 +63,10 @@ class EdgeStore:
         return smallest
 
     def finish(self, weights: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-        """indptr, indices and, if asked for, weights of the stored candidates, in host memory."""
+        """indptr, indices and, if asked for, weights of the stored candidates."""
         indptr = torch.cat([self._counts.new_zeros(1), self._counts.cumsum(0)])
-        scores = self._scores[: self.stored].cpu() if weights else None
-        return indptr.cpu(), self._columns[: self.stored].cpu(), scores
+        scores = self._scores[: self.stored] if weights else None
+        return indptr, self._columns[: self.stored], scores
 
 
 def _room(capacity: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:

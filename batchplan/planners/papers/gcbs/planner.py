@@ -23,8 +23,7 @@ def gcbs(embeddings: Embeddings, options: GcbsOptions, runtime: Runtime) -> Draf
     Args:
         embeddings: N pairs of d dimensions; all work is O(N^2 d), all memory O(edges + N d).
         options: edge budget, order, guard and batches.
-        runtime: device (of the similarities; the graph is ordered on the host), memory budget,
-            seed (of shuffled batches only), progress.
+        runtime: device, memory budget, seed (of shuffled batches only), progress.
 
     Returns:
         An order of the rows. The plan's metric is the number of ``edges``, without those that the
@@ -42,7 +41,7 @@ def gcbs(embeddings: Embeddings, options: GcbsOptions, runtime: Runtime) -> Draf
     ).without(keep_apart, embeddings, runtime, similarity=options.similarity)
     with runtime.stage("order"):
         order = cuthill_mckee(edges, reverse=options.reverse)
-    return Draft(rows=order, guard=keep_apart, facts={"edges": edges.num_edges})
+    return Draft(rows=order.cpu().numpy(), guard=keep_apart, facts={"edges": edges.num_edges})
 
 
 def edge_count(num_rows: int, options: GcbsOptions) -> int:

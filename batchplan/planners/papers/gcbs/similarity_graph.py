@@ -10,6 +10,8 @@ import torch
 
 from batchplan.data import Embeddings
 from batchplan.data.rows import load_all_rows
+from batchplan.graph import csr
+from batchplan.guard.apart import separated
 from batchplan.guard.guard import Guard
 from batchplan.guard.rules import Rules, breaks, bytes_of_rows, rules_of
 from batchplan.kernels import njit
@@ -17,6 +19,7 @@ from batchplan.runtime import Runtime
 from batchplan.threads import in_blocks
 
 _ROWS = 1024  # rows that a thread takes at once, with their edges
+_EDGES = 1 << 18  # edges at once on other devices: a gigabyte or so of gathered rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +32,7 @@ class SimilarityGraph:
         weights: float32 (E,) similarities x_i . y_j, or None.
         threshold: the smallest similarity, before `without` removed edges.
 
-    The tensors are in host memory.
+    The tensors live on one device, ``device``.
     """
 
     indptr: torch.Tensor
@@ -46,6 +49,11 @@ class SimilarityGraph:
     def num_edges(self) -> int:
         """E, the number of stored entries (an edge in both directions counts twice)."""
         return self.indices.numel()
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the tensors."""
+        return self.indices.device
 
     def without(
         self, guard: Guard, embeddings: Embeddings, runtime: Runtime, *, similarity: str = "cosine"
@@ -64,23 +72,26 @@ class SimilarityGraph:
         """
         if not guard.active:
             return self
-        keys, cpu = torch.empty((0, 0)), torch.device("cpu")
+        keys = torch.empty((0, 0), device=self.device)
         normalize = similarity == "cosine"
         with runtime.stage("guard", self.num_rows) as advance:
             if need := embeddings.num_rows * bytes_of_rows(guard, embeddings):
                 need += 0 if guard.reference else 4 * embeddings.num_rows * embeddings.dim
                 hint = "guard by groups and equal rows only, without a limit on similarity"
-                runtime.require_memory(need, "guard: the rows of both sides", hint)
+                runtime.require_memory(need, "guard: the rows of both sides", hint, self.device)
                 if guard.reference is None:
-                    keys = load_all_rows(embeddings.y, cpu, normalize)
+                    keys = load_all_rows(embeddings.y, self.device, normalize)
             rules = rules_of(guard, embeddings, keys, normalize)
-            keep = _allowed(self, rules, advance)
+            allowed = _allowed_cpu if self.device.type == "cpu" else _allowed_torch
+            keep = allowed(self, rules, advance)
         ends = torch.cat([self.indptr.new_zeros(1), keep.cumsum(0)])
         weights = None if self.weights is None else self.weights[keep]
         return SimilarityGraph(ends[self.indptr], self.indices[keep], weights, self.threshold)
 
 
-def _allowed(graph: SimilarityGraph, rules: Rules, advance: Callable[[int], None]) -> torch.Tensor:
+def _allowed_cpu(
+    graph: SimilarityGraph, rules: Rules, advance: Callable[[int], None]
+) -> torch.Tensor:
     """bool (E,): the edges that do not break the guard."""
     n = graph.num_rows
     keep = torch.empty(graph.num_edges, dtype=torch.bool)
@@ -97,3 +108,24 @@ def _keep_allowed(start, stop, indptr, indices, weights, rules, keep):  # type: 
         for e in range(indptr[i], indptr[i + 1]):
             value = weights[e] if weights.size else np.float32(0)
             keep[e] = not breaks(i, indices[e], value, rules)
+
+
+def _allowed_torch(
+    graph: SimilarityGraph, rules: Rules, advance: Callable[[int], None]
+) -> torch.Tensor:
+    """The same in torch, on any device."""
+    keep = torch.ones(graph.num_edges, dtype=torch.bool, device=graph.device)
+    rows = csr.row_of_entry(graph.indptr)
+    for start in range(0, graph.num_edges, _EDGES):
+        part = slice(start, start + _EDGES)
+        i, j = rows[part], graph.indices[part].long()
+        keep[part] &= ~separated(rules.apart, i, j)
+        if graph.weights is not None and rules.ceilings.numel():
+            highest = graph.weights[part]
+            if rules.referred:
+                highest = (rules.x[i] * rules.y[j]).sum(1)
+            if len(rules.x):
+                highest = torch.maximum(highest, (rules.y[i] * rules.x[j]).sum(1))
+            keep[part] &= highest < torch.minimum(rules.ceilings[i], rules.ceilings[j])
+    advance(graph.num_rows)
+    return keep

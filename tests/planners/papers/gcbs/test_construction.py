@@ -244,7 +244,7 @@ def test_cuda_equals_cpu(brute, embeddings, weights, similarity):
         build_graph(embeddings, edges, Runtime(device), similarity=similarity, weights=weights)
         for device in ("cpu", "cuda")
     )
-    assert torch.equal(on_cpu.indptr, on_gpu.indptr)
-    assert torch.equal(on_cpu.indices, on_gpu.indices)
+    assert torch.equal(on_cpu.indptr, on_gpu.indptr.cpu())
+    assert torch.equal(on_cpu.indices, on_gpu.indices.cpu())
     assert on_cpu.threshold == on_gpu.threshold
-    assert not weights or torch.equal(on_cpu.weights, on_gpu.weights)
+    assert not weights or torch.equal(on_cpu.weights, on_gpu.weights.cpu())

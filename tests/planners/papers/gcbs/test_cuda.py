@@ -84,7 +84,7 @@ def test_devices_and_strips_change_nothing(data, brute, monkeypatch, name):
 def test_rows_of_x_that_are_not_kept(data, brute, monkeypatch):
     embeddings = data("related")
     edges = brute.count(embeddings, 0.95)
-    monkeypatch.setitem(construction._BYTES, "cuda", construction._Bytes(10, 512, 1 << 60))
+    monkeypatch.setitem(construction._BYTES, "cuda", construction._Bytes(10, 24, 512, 1 << 60))
     brute.check(build_graph(embeddings, edges, CPU), embeddings, edges)
 
 

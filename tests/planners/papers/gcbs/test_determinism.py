@@ -6,8 +6,11 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 
+from batchplan.graph import csr
 from batchplan.planners import plan
+from batchplan.planners.papers.gcbs import ordering
 
 SCRIPT = """
 import sys
@@ -42,11 +45,18 @@ def test_threads_and_folder(data, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["integers", "duplicates", "hubs", "sorted_clusters", "single"])
-def test_device_code_plans_the_same(data, request, name):
-    """All that runs on other devices, run on the CPU."""
+def test_device_code_plans_the_same(data, request, monkeypatch, name):
+    """All that runs on other devices, run on the CPU, from the tiles to the order."""
     options = {"device": "cpu", "quantile": 0.95, "batch_size": 16}
     on_cpu = plan(data(name), planner="gcbs", **options)
     request.getfixturevalue("device_code")
+    monkeypatch.setattr(csr, "union_with_transpose", csr._union_torch)
+
+    def by_levels(indptr, indices, _by_rank):
+        parts = torch.from_numpy(indptr), torch.from_numpy(indices)
+        return ordering._level_synchronous(*parts).numpy()
+
+    monkeypatch.setattr(ordering, "_sequential", by_levels)
     on_device = plan(data(name), planner="gcbs", **options)
     assert np.array_equal(on_device.rows, on_cpu.rows)
     assert on_device.metadata == on_cpu.metadata

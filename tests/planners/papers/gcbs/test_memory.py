@@ -88,7 +88,7 @@ def data(n):
 plan(data(300), planner="gcbs", device="cpu", neighbors=20)  # compile first
 embeddings = data(4000)
 memory = resident_memory() + (256 << 20) + (200 << 20)
-fits = (200 << 20) // (4000 * _BYTES["cpu"].edge)
+fits = (200 << 20) // (4000 * _BYTES["cpu"].united)
 try:
     plan(embeddings, planner="gcbs", device="cpu", neighbors=fits + 50, memory=memory)
     raise SystemExit("it fits")

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from batchplan.graph import csr
-from batchplan.planners.papers.gcbs.ordering import cuthill_mckee
+from batchplan.planners.papers.gcbs import ordering
+from batchplan.planners.papers.gcbs.ordering import _component_of, _level_synchronous, cuthill_mckee
 from batchplan.planners.papers.gcbs.similarity_graph import SimilarityGraph
 
 
@@ -53,10 +54,15 @@ def reference(graph):
     return order, tie
 
 
+def by_levels(graph):
+    return _level_synchronous(graph.indptr, graph.indices)
+
+
 def check(graph):
     expected, _ = reference(graph)
     assert cuthill_mckee(graph, reverse=False).tolist() == expected
     assert cuthill_mckee(graph).tolist() == expected[::-1]
+    assert by_levels(graph).tolist() == expected
 
 
 def path(n):
@@ -127,22 +133,35 @@ def test_equals_the_reference(graph):
     check(graph)
 
 
+@pytest.mark.parametrize("at_once", [1, 5, 64])
+def test_levels_in_several_pieces(monkeypatch, at_once):
+    monkeypatch.setattr(ordering, "_EXPANDED_AT_ONCE", at_once)
+    rng = np.random.default_rng(0)
+    for shape in (
+        together(path(7), star(30), clique(9), apart(3)),
+        (40, rng.integers(0, 40, (60, 2)).tolist()),
+        (40, rng.integers(0, 40, (600, 2)).tolist()),
+    ):
+        check(graph_of(*shape))
+
+
 def test_both_index_types():
     graph = graph_of(*grid(6))
     wide = SimilarityGraph(graph.indptr, graph.indices.long(), None, 0.0)
     order = cuthill_mckee(wide)
-    assert order.dtype == np.int64
+    assert order.dtype == torch.int64
     assert order.tolist() == cuthill_mckee(graph).tolist()
+    assert by_levels(wide).tolist() == by_levels(graph).tolist()
 
 
 def test_directions_do_not_matter():
     graph = graph_of(*grid(6))
-    rows = torch.repeat_interleave(torch.arange(36), graph.indptr.diff())
+    rows = csr.row_of_entry(graph.indptr)
     kept = graph.indices > rows
     counts = torch.bincount(rows[kept], minlength=36)
     indptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
     directed = SimilarityGraph(indptr, graph.indices[kept], None, 0.0)
-    assert np.array_equal(cuthill_mckee(directed), cuthill_mckee(graph))
+    assert torch.equal(cuthill_mckee(directed), cuthill_mckee(graph))
 
 
 def test_equals_scipy_where_nothing_ties():
@@ -167,7 +186,7 @@ def test_narrows_the_band_of_a_shuffled_grid():
     number = np.random.default_rng(0).permutation(400)
     n, edges = grid(20)
     graph = graph_of(n, [(number[i], number[j]) for i, j in edges])
-    place = np.argsort(cuthill_mckee(graph))
+    place = np.argsort(cuthill_mckee(graph).numpy())
     i, j = (torch.repeat_interleave(torch.arange(n), graph.indptr.diff()), graph.indices)
     assert np.abs(place[i] - place[j]).max() <= 22
 
@@ -197,7 +216,43 @@ def seconds(function, graph):
 def test_near_linear_time(make, n):
     small, large = make(n), make(4 * n)
     order = cuthill_mckee(small, reverse=False)
+    assert torch.equal(by_levels(small), order)
     assert np.array_equal(np.sort(order), np.arange(small.num_rows))
     # Quadratic time would make the ratio 16, and at these sizes minutes; the floor keeps caches,
     # which the small graph fits and the large one does not, from deciding.
     assert seconds(cuthill_mckee, large) < 10 * max(seconds(cuthill_mckee, small), 0.03)
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_work_of_the_levels_is_linear(monkeypatch, shuffled):
+    """A path has as many levels as vertices: each may look only at its own edges."""
+    n, edges = path(2000)
+    number = np.random.default_rng(0).permutation(n) if shuffled else np.arange(n)
+    graph = graph_of(n, [(number[i], number[j]) for i, j in edges])
+    looked_at, neighbors = [], ordering._neighbors
+
+    def counted(indptr, indices, rows):
+        found = neighbors(indptr, indices, rows)
+        looked_at.append((rows.numel(), found[0].numel()))
+        return found
+
+    monkeypatch.setattr(ordering, "_neighbors", counted)
+    assert torch.equal(by_levels(graph), cuthill_mckee(graph, reverse=False))
+    levels = [entries for rows, entries in looked_at if rows < n]
+    rounds = [entries for rows, entries in looked_at if rows == n]
+    assert sum(levels) == graph.num_edges
+    assert max(levels) <= 2
+    assert len(rounds) <= 2 * np.log2(n)
+
+
+@given(graphs())
+def test_components(graph):
+    from scipy.sparse.csgraph import connected_components
+
+    rank = torch.empty(graph.num_rows, dtype=torch.int64)
+    rank[torch.argsort(graph.indptr.diff(), stable=True)] = torch.arange(graph.num_rows)
+    found = _component_of(graph.indptr, graph.indices, rank).numpy()
+    _, expected = connected_components(matrix_of(graph), directed=False)
+    for label in np.unique(expected):
+        inside = expected == label
+        assert (found[inside] == rank.numpy()[inside].min()).all()
