@@ -40,10 +40,9 @@ def filled(
         codes = np.concatenate((separate.codes.reshape(-1, len(numbers)), numbers[None]))
         separate = separate._replace(codes=codes)
     possible = _possible(rows, len(offsets) - 1, separate)
-    rows = _fill(rows, offsets, possible, *_stamps(possible))
-    if possible is not separate:
-        rows, _ = mended(rows, offsets, possible, generator)
-    return mended(rows, offsets, separate, generator)
+    rows, forced = _fill(rows, offsets, possible, *_stamps(possible))
+    rows, left = _mended(rows, offsets, possible, generator, None, forced)
+    return (rows, left) if possible is separate else mended(rows, offsets, separate, generator)
 
 
 def mended(
@@ -63,13 +62,26 @@ def mended(
         The new rows, and the number of pairs of rows of a batch that must be separate.
     """
     flagged = _flagged(rows, offsets, separate, *_stamps(separate))
+    return _mended(rows, offsets, separate, generator, kinds, flagged)
+
+
+def _mended(
+    rows: Int64Array,
+    offsets: Int64Array,
+    separate: Apart,
+    generator: np.random.Generator,
+    kinds: Int64Array | None,
+    flagged: Int64Array,
+) -> tuple[Int64Array, int]:
+    """`mended`, if each pair of rows that must be separate has a row at a ``flagged`` place."""
     if not len(flagged) or len(offsets) == 2:
         return rows, _count(rows, offsets, separate, flagged)
     rows = rows.copy()
     size = int(np.diff(offsets).max())
     tries = max(8, min(_TRIES, _TRIED // size))
     kinds = np.empty(0, np.int64) if kinds is None else kinds
-    _mend(rows, offsets, separate, kinds, flagged, generator, tries)
+    if _mend(rows, offsets, separate, kinds, flagged, generator, tries):
+        return rows, 0
     flagged = _flagged(rows, offsets, separate, *_stamps(separate))
     return rows, _count(rows, offsets, separate, flagged)
 
@@ -140,8 +152,8 @@ def _join(row, batch, separate, starts, stamps, held, asked):  # type: ignore[no
 
 @njit
 def _fill(rows, offsets, separate, starts, stamps, held, asked):  # type: ignore[no-untyped-def]
-    """`filled` before the last rows, which fit nowhere, are moved."""
-    out = np.empty_like(rows)
+    """`filled` before the last rows, which fit nowhere, are moved; and the places of these."""
+    out, forced, count = np.empty_like(rows), np.empty_like(rows), 0
     following = np.full(rows.size, -1, np.int64)  # a list of the places in ``rows`` that wait
     first, last, cursor = -1, -1, 0
     for batch in range(offsets.size - 1):
@@ -173,10 +185,11 @@ def _fill(rows, offsets, separate, starts, stamps, held, asked):  # type: ignore
                 last = cursor
             cursor += 1
         while place < stop:  # only rows that do not fit are left
-            out[place] = rows[first]
+            out[place], forced[count] = rows[first], place
+            count += 1
             place, first = place + 1, following[first]
             last = last if first >= 0 else -1
-    return out
+    return out, forced[:count].copy()
 
 
 @njit
@@ -220,7 +233,8 @@ def _conflicts(row, start, stop, left_out, rows, separate, most):  # type: ignor
 @njit
 def _mend(rows, offsets, separate, kinds, flagged, generator, tries):  # type: ignore[no-untyped-def]
     """Move rows of conflicts, as the search of minimal conflicts (Minton et al., 1992): a random
-    one of them changes places with the best of a few random rows. Return to the best state."""
+    one of them changes places with the best of a few random rows. Go back to the best state, and
+    return whether it has no conflict."""
     batches = np.empty(rows.size, np.int64)
     for batch in range(offsets.size - 1):
         batches[offsets[batch] : offsets[batch + 1]] = batch
@@ -275,3 +289,4 @@ def _mend(rows, offsets, separate, kinds, flagged, generator, tries):  # type: i
     for k in range(made - 1, -1, -1):
         p, q = swaps[k, 0], swaps[k, 1]
         rows[p], rows[q] = rows[q], rows[p]
+    return count == 0
