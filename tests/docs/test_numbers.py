@@ -133,31 +133,35 @@ def test_the_readme_states_the_training_runs(results):
     planned = results("planned-later", "shuffled")
     told = re.search(rf"reaches ({NUMBER}) .* planned batches and ({NUMBER}) with random", README)
     assert [float(one) for one in told.groups()] == [round(one, 1) for one in planned[0].mean(0)]
-    lines = dict(re.findall(r"^- \*\*(.*?)\*\*(.*)$", README, re.MULTILINE))
-    better = numbers(lines["Better models in the same time"])
-    assert better == [round(one, 1) for pair in gains(planned) for one in pair]
-    large = results("planned-later", "cached-1024")
-    small = numbers(lines["Small planned batches end level with large ones, or above"])
-    messages, definitions, code = ([round(one, 1) for one in pair] for pair in gains(large))
-    assert small[:6] == [*messages, *code, *definitions]
-    assert [mean > half for mean, half in gains(large)] == [True, False, True]
-    stronger = [("shuffled", 3), ("hardness", 3), ("planned-later", 0)]
-    said = numbers(lines["`hardness_mode`"])
-    over = [gains(results("planned-hardness-4", line)) for line, _ in stronger]
-    assert said[:3] == [round(mean, 1) for mean, _ in over[0]]
-    assert said[3:9] == [round(one, 1) for pair in over[1] for one in pair]
-    counts = {len(own) for line in ("shuffled", "cached-1024", "cached-256", "b3", "mined")
-              for own in results("planned-later", line)}  # fmt: skip
-    counts |= {len(own) for line in ("shuffled", "hardness")
-               for own in results("planned-hardness-4", line)}  # fmt: skip
+    rows = dict(re.findall(r"^\| (\w+ epochs?, .*?) \|(.*)$", README, re.MULTILINE))
+    usual, stronger = ["planned-later"] * 3, ["planned-hardness-4"] * 3
+    single = ["half-hardness-4", "half-hardness", "half-hardness-4"]
+    shown = {
+        "two epochs, planned": (usual, 2),
+        "two epochs, `hardness_mode`": (["hardness"] * 3, 2),
+        "two epochs, planned, `hardness_mode`": (stronger, 2),
+        "one epoch, `hardness_mode`": (["hardness"] * 3, 1),
+        "one epoch, planned, `hardness_mode`": (single, 1),
+    }
+    assert rows.keys() == shown.keys()
+    counts = set()
+
+    def over(lines, base, epochs):
+        """The figures of a line for each domain, over another line."""
+        pairs = [results(line, base, epochs)[place] for place, line in enumerate(lines)]
+        counts.update(map(len, pairs))
+        return [round(one, 1) for pair in gains(pairs) for one in pair]
+
+    for name, (lines, epochs) in shown.items():
+        assert numbers(rows[name]) == over(lines, "shuffled", epochs), name
+    said = numbers(re.search(r"^`hardness_mode` of .*$", README, re.MULTILINE)[0])
+    assert said[:6] == over(stronger, "hardness", 2)
+    assert said[6:12] == over(single, "hardness", 1)
+    assert said[12:] == over(usual, "cached-1024", 2)
     assert (min(counts), max(counts)) == (3, 8)
-    said = numbers(lines["In a single epoch"])
-    single = "half-hardness-4", "half-hardness", "half-hardness-4"
-    over = [[gains([results(line, base, 1)[place]])[0] for place, line in enumerate(single)]
-            for base in ("shuffled", "hardness")]  # fmt: skip
-    assert said[:3] == [round(mean, 1) for mean, _ in over[0]]
-    assert said[3:9] == [round(one, 1) for pair in over[1] for one in pair]
     assert "over three to eight seeds" in README
+    prose = re.sub(r"```.*?```", "", README, flags=re.DOTALL)
+    assert len(prose.split()) < 900
 
 
 def test_the_comparison_states_the_training_runs(results):
