@@ -12,11 +12,12 @@ import os
 import resource
 import subprocess
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
-from datasets import Dataset, disable_progress_bars
+from datasets import Dataset, disable_caching, disable_progress_bars
 from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
 from torch import Generator
 
@@ -103,12 +104,15 @@ def main():
         dictionary().save_to_disk(chosen.data)
     for size in chosen.batch_size:
         for kind in chosen.kind:
-            with get_context("spawn").Pool(1) as pool:
-                print(pool.apply(line, (chosen.data, kind, size, chosen.epochs)), flush=True)
+            # A process each, for its memory; those of a Pool could have no children.
+            with ProcessPoolExecutor(1, get_context("spawn")) as process:
+                measured_line = process.submit(line, chosen.data, kind, size, chosen.epochs)
+                print(measured_line.result(), flush=True)
 
 
 def line(path, kind, size, epochs):
     disable_progress_bars()
+    disable_caching()  # or the hashes of an earlier run would be found
     data = Dataset.load_from_disk(path)
     start, each, memory, length, batches = measured(data, kind, size, epochs)
     lost, known = judged(data, batches)

@@ -16,6 +16,7 @@ from batchplan.errors import InputError, OptionError
 from batchplan.guard.apart import Apart, apart, separated
 from batchplan.guard.options import GuardOptions
 from batchplan.guard.separation import filled, mended
+from tests.observing import Observer
 
 
 class Graph:
@@ -302,3 +303,18 @@ def test_evaluate_counts_them(seed, tmp_path):
     assert all(
         counts[one.row] == one.negatives and met[one.row, one.other] for one in found.examples
     )
+
+
+def test_scns_draws_equal_rows_only_if_there_are_no_others():
+    """Ids are answers at any cost; that rows are equal is no more than a guess."""
+    x = np.ones((8, 4), np.float32)
+    observer = Observer()
+    table = batchplan.mine_negatives(
+        x, x, planner="scns", per_row=2, batch_size=4, observer=observer
+    )
+    assert "equal rows may be negatives of each other" in str(observer.notes)
+    assert table.negatives.shape == (8, 2)
+    assert (table.negatives != np.arange(8)[:, None]).all()
+    half = np.repeat(np.eye(4, dtype=np.float32)[:2], 4, axis=0)
+    table = batchplan.mine_negatives(half, half, planner="scns", per_row=2, batch_size=4)
+    assert (table.negatives // 4 != np.arange(8)[:, None] // 4).all()

@@ -242,7 +242,7 @@ def test_command_line(planner, words, some, unguarded, tmp_path):
 def test_command_line_refuses(tmp_path):
     out = ["-o", tmp_path / "plan.npy"]
     both = run("gcbs", SAMPLE, "--relative-margin", 0.1, "--absolute-margin", 0.1, *out)
-    assert both.exit_code == 3
+    assert both.exit_code == 2
     assert "leave out one of the two" in both.output
-    assert run("rwr", SAMPLE, "--absolute-margin", -1, *out).exit_code == 3
+    assert run("rwr", SAMPLE, "--absolute-margin", -1, *out).exit_code == 2
     assert run("rwr", SAMPLE, "--group-column", "none", *out).exit_code == 3

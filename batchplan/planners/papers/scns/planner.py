@@ -7,13 +7,15 @@ Learning", section 3.1; the coefficients of latent mixup, equation 8.
 import numpy as np
 
 from batchplan.data import Embeddings
-from batchplan.guard.guard import group_codes, known_answers, make_guard
+from batchplan.errors import InputError
+from batchplan.guard.guard import Guard, group_codes, known_answers, make_guard
 from batchplan.planners.common.anchors import anchor_batches, check_batch
 from batchplan.planners.common.draft import Draft, Mined
 from batchplan.planners.papers.scns.classes import draw_from_classes
 from batchplan.planners.papers.scns.options import ScnsOptions
 from batchplan.planners.papers.scns.rows import draw_rows
-from batchplan.runtime import Runtime
+from batchplan.runtime import WARNING, Runtime
+from batchplan.typing import Float32Array, Int64Array
 
 _MIXUP = 3  # the stream of random numbers of the coefficients
 
@@ -40,14 +42,29 @@ def scns(embeddings: Embeddings, options: ScnsOptions, runtime: Runtime) -> Draf
     groups = group_codes(embeddings, options.label_table, *options.columns())
     answers = known_answers(embeddings, options, runtime)
     guard = make_guard(embeddings, runtime, groups=groups, answers=answers)
-    if options.level == "instance":
-        rows, probabilities = draw_rows(embeddings, options, runtime, guard)
-    else:
-        labels = groups[0]
-        rows, probabilities = draw_from_classes(embeddings, options, runtime, labels, guard.apart)
+    try:
+        rows, probabilities = _drawn(embeddings, options, runtime, groups, guard)
+    except InputError as error:
+        # Without equal rows too few are left. Those that ids or a list name are never drawn.
+        named = known_answers(embeddings, options, runtime, equal=False)
+        guard = make_guard(embeddings, runtime, groups=groups, answers=named)
+        rows, probabilities = _drawn(embeddings, options, runtime, groups, guard)
+        runtime.note(WARNING, f"equal rows may be negatives of each other, since {error}")
     if options.as_batches:
         return anchor_batches(rows, options.per_row, embeddings, options, runtime, guard.apart)
     mixup = None
     if (beta := options.mixup_beta) is not None:
         mixup = runtime.generator(_MIXUP).beta(beta, beta, rows.shape).astype(np.float32)
     return Mined(rows, probabilities=probabilities, mixup=mixup)
+
+
+def _drawn(
+    embeddings: Embeddings,
+    options: ScnsOptions,
+    runtime: Runtime,
+    groups: list[Int64Array],
+    guard: Guard,
+) -> tuple[Int64Array, Float32Array]:
+    if options.level == "instance":
+        return draw_rows(embeddings, options, runtime, guard)
+    return draw_from_classes(embeddings, options, runtime, groups[0], guard.apart)

@@ -4,14 +4,18 @@ import itertools
 
 import numpy as np
 import pytest
-
-pytest.importorskip("sentence_transformers")
-
 from datasets import Dataset
+from sentence_transformers import (
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from torch import Generator
 
 from batchplan.errors import InputError
 from batchplan.training.sentence_transformers import NoKnownAnswers
+
+from .texts import load_model, save_model
 
 
 def texts(seed, rows=200, columns=2):
@@ -81,3 +85,20 @@ def test_numbers_are_no_texts():
     data = Dataset.from_dict({"anchor": ["a", "b"], "positive": [1, 2]})
     with pytest.raises(InputError, match="column 'positive': expected texts"):
         NoKnownAnswers(data, 2, False)
+
+
+def test_a_trainer_sees_its_batches(tmp_path):
+    """The steps of a run have the rows of the sampler, and no known answers among negatives."""
+    save_model(tmp_path / "base")
+    model, data, seen = load_model(tmp_path / "base"), texts(7, rows=90), []
+    loss = MultipleNegativesRankingLoss(model)
+    forward = loss.forward
+    loss.forward = lambda features, labels: seen.append(len(labels)) or forward(features, labels)
+    arguments = SentenceTransformerTrainingArguments(
+        str(tmp_path / "run"), per_device_train_batch_size=16, num_train_epochs=2, use_cpu=True,
+        batch_sampler=NoKnownAnswers, report_to="none", disable_tqdm=True,
+    )  # fmt: skip
+    trainer = SentenceTransformerTrainer(model, arguments, data, loss=loss)
+    trainer.train()
+    assert trainer.state.global_step == 12
+    assert sorted(seen) == sorted([16] * 10 + [10] * 2)
