@@ -43,7 +43,7 @@ _WAYS: dict[str, list[dict[str, Any]]] = {
     ],
     "gcbs": [{**_NEAR, **_PASS}, {"neighbors": 4, **_ALIKE}],
     "bcs": [_PASS],
-    "random": [_NEAR, _ALIKE],
+    "random": [_NEAR, _ALIKE, {"anchor_id": "code"}],
     "chain": [_NEAR, _ALIKE],
     "knn": [{"neighbors": 16}],
     "hardneg": [{"as_batches": True}, {"as_batches": True, **_ALIKE}],
@@ -89,7 +89,11 @@ def _runs(data: Embeddings, table: Path, runtime: Runtime) -> Iterator[Run]:
     """Yield the runs on pairs or on one matrix."""
 
     def planned(planner: str, way: dict[str, Any]) -> Any:
-        named = {"label_table": str(table)} if any(name.endswith("_column") for name in way) else {}
+        named = (
+            {"label_table": str(table)}
+            if any(name.endswith(("_column", "_id")) for name in way)
+            else {}
+        )
         return _planned(planner, data, runtime, {**way, **named})
 
     def refined(way: dict[str, Any]) -> Plan:

@@ -9,12 +9,9 @@ from math import ceil, inf
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
-from batchplan.data.labels import load_labels
 from batchplan.errors import BatchplanError, InputError
 from batchplan.files.atomic import write_files
 from batchplan.options import check_names, named_paths, recorded
@@ -178,6 +175,11 @@ class PlanMaker:
         """Write the label table of some rows, if there is one, and return it as an option."""
         if (table := self.options.get("label_table")) is None:
             return {}
+        import pyarrow as pa  # on use, since samplers need only NumPy
+        import pyarrow.parquet as pq
+
+        from batchplan.data import load_labels
+
         column = self.options["group_column"]
         groups = load_labels(column, self._alike, table)[rows]
         path = self.files.part_path(epoch, "labels", 0).with_suffix(".parquet")

@@ -8,6 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+pytest.importorskip("datasets")  # of the environment of frameworks
+
 from datasets import Dataset
 from scipy import stats
 from sentence_transformers import SentenceTransformer

@@ -10,6 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+
+pytest.importorskip("sentence_transformers")  # of the environment of frameworks
+
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from transformers import BertConfig, BertModel

@@ -50,6 +50,7 @@ NEEDS = {
     "scns": ["--as-batches"],
     "class_embeddings": ["--level", "class", "--label-column", "kind"],
     "label_table": ["--group-column", "kind"],
+    "known": ["--anchor-id", "kind", "--positive-id", "kind"],
     "plans": ["--trace", "traces"],
     "reference": ["--relative-margin", "0.1"],
     "reference_pair": ["--relative-margin", "0.1", "--reference", "other.npy"],

@@ -73,7 +73,7 @@ def test_the_summary(npy, done):
     assert re.fullmatch(r"\d+\.\d\d, of which [a-z-]+ \d+\.\d\d", summary["seconds"])
     verbose = done(*GCBS, *npy, "-v", "--force").stderr.splitlines()
     (seconds,) = (line[13:] for line in verbose if line.startswith("seconds"))
-    stages = ("start-up", "read", "guard", "prepare", "graph", "order", "write")
+    stages = ("start-up", "read", "answers", "prepare", "graph", "order", "write")
     each = ", ".join(rf"{stage} \d+\.\d\d" for stage in stages)
     assert re.fullmatch(rf"\d+\.\d\d, of which {each}", seconds)
     assert re.fullmatch(r"\d+\.\d [MG]B.*", summary["peak memory"])
@@ -90,7 +90,7 @@ def test_json_tells_the_same(npy, done):
     assert [facts[name] for name in ("num_batches", "batch_size")] == [6, 8]
     assert {name: facts[name] for name in metadata.metrics} == metadata.metrics
     assert facts["edges"] == 192
-    stages = ["start-up", "read", "guard", "prepare", "graph", "order", "write"]
+    stages = ["start-up", "read", "answers", "prepare", "graph", "order", "write"]
     assert list(facts["seconds"]) == stages
     assert facts["seconds_total"] == pytest.approx(sum(facts["seconds"].values()), abs=1e-3)
     assert facts["peak_memory_bytes"] > 1e6
@@ -129,6 +129,10 @@ def test_options_reach_the_plan(npy, done):
         "batch_order": "shuffled",
         "batch_size": 10,
         "group_column": None,
+        "anchor_id": None,
+        "positive_id": None,
+        "negative_id": None,
+        "known": None,
         "guard": True,
         "guard_penalty": None,
         "label_table": None,

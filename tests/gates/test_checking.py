@@ -38,7 +38,7 @@ def test_judged_by_what_evaluate_measures(embeddings, plan):
         fail_under(f"gap_reduction={float(np.nextafter(reduction, 1))!r}"),
         fail_over(f"false_negatives={share!r}"),
     ]
-    facts = RowFacts(groups, "kind")
+    facts = RowFacts.read(embeddings, OPTIONS, CPU, groups, "kind")
     judgement, measured = check_plan(plan, embeddings, facts, gates, OPTIONS, CPU, name="p")
     assert [one.passed for one in judgement.verdicts] == [True, False, True]
     assert (judgement.plan, judgement.passed, judgement.warnings) == ("p", False, ())

@@ -6,7 +6,7 @@ from pathlib import Path
 from batchplan.quality.metrics import judged
 
 PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
-PARTS = {"guard": "## A guard", "coverage": "## Coverage"}
+PARTS = {"guard": "## A guard", "coverage": "## Coverage", "answers": "### Known answers"}
 
 NEED_OPTIONS = "guard"
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from batchplan.data import Embeddings
+from batchplan.data.answers import Answers
 from batchplan.graph.affinity import affinity_graph, neighbor_lists
 from batchplan.guard.apart import Apart
 from batchplan.guard.guard import Guard
@@ -28,6 +29,7 @@ class Case:
     kinds: np.ndarray | None = None
     judge: Embeddings | None = None
     negatives: np.ndarray | None = None  # (N, k, d); rows of zeros are missing
+    answers: Answers | None = None
 
     def but(self, **changes):
         return replace(self, **changes)
@@ -63,7 +65,8 @@ class Case:
 
     def guard(self):
         ceilings = None if self.ceilings is None else self.ceilings.astype(np.float32)
-        return Guard(ceilings, Apart.of([np.asarray(one) for one in self.groups], None), self.judge)
+        apart = Apart.of([np.asarray(one) for one in self.groups], self.answers)
+        return Guard(ceilings, apart, self.judge)
 
     def objective(self):
         return make_objective(

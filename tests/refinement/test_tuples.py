@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from batchplan.data.answers import Answers
 from batchplan.refinement import refine_rows, repair_rows
 from batchplan.refinement.blocks import BROKEN, SIMILAR
 from batchplan.refinement.masks import masks_of
@@ -85,11 +86,14 @@ def test_a_negative_that_is_the_positive_of_another_row_is_kept_apart(clusters, 
     negatives = np.zeros((N, 1, case.x.shape[1]), np.float32)
     negatives[0, 0] = case.y[1]
     negatives[0, 0, 0] += moved
-    case = case.but(negatives=negatives, ceilings=np.full(N, 2.0))
+    codes = np.stack([np.arange(N), N + np.arange(N)])  # of the documents
+    codes[1, 0] = N if moved else 1
+    answers = Answers.of(np.arange(N), codes)
+    case = case.but(negatives=negatives, ceilings=np.full(N, 2.0), answers=answers)
     case.ceilings[1] = S[1, 1] - 1e-2
     (mask,) = masks_of(case.objective(), np.array([[0, 1]]))
     assert mask[0, 1] == mask[1, 0] == relation
-    (mask,) = masks_of(case.but(negatives=None).objective(), np.array([[0, 1]]))
+    (mask,) = masks_of(case.but(negatives=None, answers=None).objective(), np.array([[0, 1]]))
     assert (mask[0, 1] == SIMILAR) == (max(S[0, 1], S[1, 0]) >= case.ceilings[1])
 
 

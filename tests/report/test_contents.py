@@ -67,7 +67,9 @@ def test_batch_losses_are_those_of_dense_losses(pairs, dense, plans, name):
 def test_the_evaluations_are_those_of_evaluate(pairs, made, plans, embeddings):
     options = EvaluationOptions(relative_margin=0.1, random_trials=4)
     for one, (name, plan) in zip(made.contents.plans, plans.items(), strict=True):
-        (expected,) = evaluate_plans([plan], embeddings, RowFacts(), options, Runtime(seed=2))
+        runtime = Runtime(seed=2)
+        facts = RowFacts.read(embeddings, options, runtime)
+        (expected,) = evaluate_plans([plan], embeddings, facts, options, runtime)
         assert one.name == name
         assert one.evaluation == expected
         weights = np.diff(plan.batch_offsets)

@@ -83,8 +83,9 @@ def test_steps_avoid_what_the_guard_forbids(seed, n, hardness):
     draft = chain(embeddings, options, Runtime(device="cpu", seed=seed))
     sides = [side.rows(0, n) for side in (embeddings.x, embeddings.y)]
     forbidden = np.maximum(scores, scores.T) >= 2
-    for side in sides:
-        forbidden |= (side[:, None] == side).all(axis=2)
+    same = [(side[:, None] == side).all(axis=2) for side in sides]
+    answers = same[0] @ same[1]  # j has the document of a row with the anchor of i
+    forbidden |= answers | answers.T
     rows = next(plain_spaces(n, 2, 1920, seed))
     assert draft.rows.tolist() == plain_chain(scores, rows, rows[0], hardness, forbidden)
 
