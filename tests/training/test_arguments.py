@@ -14,7 +14,8 @@ from batchplan.training.arguments import Arguments
 
 ROWS = 32
 X = np.random.default_rng(0).standard_normal((ROWS, 4)).astype(np.float32)
-DEVICES = ["cpu", *["cuda"] * torch.cuda.is_available()]
+NO_CARD = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, NO_CARD])]
 
 
 @pytest.fixture
