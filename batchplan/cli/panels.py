@@ -13,7 +13,8 @@ from batchplan.planners.partition.options import PartitionOptions
 PLANNERS_PANEL = "Planners"
 _GUARD = (
     "guard", "relative_margin", "absolute_margin", "max_score", "guard_penalty", "group_column",
-    "label_table", "reference", "reference_pair",
+    "anchor_id", "positive_id", "negative_id", "known", "label_table", "reference",
+    "reference_pair",
 )  # fmt: skip
 _DEVICES = ("world_size", "scope", "device", "memory", "ray")
 _SOURCES = (

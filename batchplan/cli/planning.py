@@ -183,7 +183,7 @@ def _gain(worked: _Worked, opened: Opened) -> Gain | None:
     column = getattr(options, "group_column", None)
     groups = None if column is None else load_labels(column, opened.data, options.label_table)
     settings = EvaluationOptions(**usual, **limits, guard=limited)
-    facts = RowFacts.read(opened.data, settings, opened.runtime, groups=groups)
+    facts = RowFacts.read(opened.data, settings, opened.runtime, groups=groups, answers=False)
     penalty = (getattr(options, "guard_penalty", None) or 0.0) if limited else 0.0
     return measured_gain(
         plan, opened.data, facts, settings, penalty, opened.runtime, before=worked.before

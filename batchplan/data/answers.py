@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,9 +14,6 @@ from batchplan.data.duplicates import document_codes, first_equals
 from batchplan.data.embeddings import Embeddings
 from batchplan.threads import silent
 from batchplan.typing import BoolArray, Int64Array
-
-if TYPE_CHECKING:  # data without ids need no Arrow
-    pass
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +126,7 @@ def answers_of(
                 documents = (first_equals(data.y, advance) if data.paired else anchors)[None]
     if options is None or not options.names_ids:
         return Answers.of(anchors, documents)
-    from batchplan.data.known import Named  # needs Arrow
+    from batchplan.data.known import Named  # data without ids need no Arrow
 
     named = Named.read(data, options, len(documents))
     anchors = _joined(anchors, named.anchors)

@@ -4,8 +4,6 @@ from batchplan.errors import InputError
 from batchplan.runtime import format_bytes
 
 _FREE, _PER_BYTE = 256 << 20, 64
-
-
 _MEND = "write it in smaller record batches or row groups, without long texts that repeat"
 
 

@@ -40,17 +40,22 @@ class RowFacts:
         runtime: Runtime,
         groups: ArrayLike | None = None,
         group_column: str | None = None,
+        *,
+        answers: bool = True,
     ) -> RowFacts:
-        """Check the groups of the rows, and read the reference and the known answers.
+        """Check the groups of the rows, and read the reference and, with ``answers``, the known
+        answers, which takes a pass over the rows.
 
         Raises:
             InputError, ResourceError: as `check_codes`, `load_reference` and `answers_of`.
         """
         codes = None if groups is None else check_codes(groups, embeddings.num_rows)
         reference = load_reference(options, embeddings, runtime)
+        if not answers:
+            return cls(codes, group_column, reference)
         with runtime.stage("answers", embeddings.num_rows * (1 + embeddings.paired)) as advance:
-            answers = answers_of(embeddings, options, advance=advance)
-        return cls(codes, group_column, reference, answers)
+            known = answers_of(embeddings, options, advance=advance)
+        return cls(codes, group_column, reference, known)
 
     def take(self, rows: Int64Array) -> RowFacts:
         """Return the facts about some rows, int64 (m,), in this order, without answers."""

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from batchplan.data.answers import Answers
+from batchplan.data.answers import Answers, first_places
 from batchplan.data.arrow_types import is_list, is_text, plain
 from batchplan.data.texts import LABELS
 from batchplan.errors import InputError
@@ -110,8 +110,7 @@ def first_rows(codes: Int64Array) -> list[Int64Array]:
     Args:
         codes: as `TextColumns.codes` returns them.
     """
-    first = [np.unique(side, return_index=True, return_inverse=True)[1:] for side in codes]
-    return [rows[places].astype(np.int64) for rows, places in first]
+    return [first_places(side) for side in codes]
 
 
 def shared_texts(codes: Int64Array, most: int) -> Int64Array:

@@ -106,6 +106,7 @@ def test_measuring_commands_show_their_own_options_first(name, own, done):
     assert places == sorted(places)
     assert places[0] < shown.index(f"\n  {own} ") < places[1]
     assert shown.count("\n  --relative-margin") == 1
+    assert places[2] < shown.index("\n  --known ") < places[3]  # a rule of the guard
 
 
 def test_plan_names_the_planner_that_takes_an_option(npy, run):
