@@ -27,7 +27,7 @@ STAGES = {  # seconds of each, at most
     "neighbors": 45,
     "partition": 120,
     "training": 60,
-    "training-large": 180,
+    "training-large": 300,
 }
 
 
@@ -41,6 +41,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="share of the rows")
     parser.add_argument("--seconds", type=float, default=470, help="of all stages, at most")
     parser.add_argument("--texts", type=Path, default=Path("minilm"), help="made by `texts`")
+    parser.add_argument("--data", type=Path, help="a folder of real pairs, such as queries.npy")
     parser.add_argument(
         "--out", type=Path, default=Path(os.environ.get("OUT", "gpu-results")), help="a folder"
     )
@@ -61,7 +62,8 @@ def main() -> None:
             continue
         began = time.monotonic()
         stage = processes.Process(
-            target=run, args=[record, options.device, options.scale, options.texts]
+            target=run,
+            args=[record, options.device, options.scale, options.texts, options.data],
         )
         stage.start()
         stage.join(left)

@@ -27,12 +27,12 @@ class Record:
         print(f"{self.stage:<16}{figure:<60} {text}", flush=True)
 
 
-def run(record: Record, device: str, scale: float, texts: Path) -> None:
+def run(record: Record, device: str, scale: float, texts: Path, data: Path | None) -> None:
     """Run the stage of a record, in a process of its own; save the error that ends it."""
     from tests.benchmarks.gpu.stages import FUNCTIONS, Bench  # not in the process that waits
 
     try:
-        FUNCTIONS[record.stage](Bench(record, device, scale, texts))
+        FUNCTIONS[record.stage](Bench(record, device, scale, texts, data))
     except BaseException as error:
         record.put("error", f"{type(error).__name__}: {error}")
         raise

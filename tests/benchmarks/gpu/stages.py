@@ -19,13 +19,14 @@ import torch
 import batchplan
 from batchplan.data import Embeddings
 from batchplan.data.matrix import RowMatrix
-from batchplan.data.rows import load_rows
+from batchplan.data.rows import load_all_rows, load_rows
 from batchplan.graph.neighbors import neighbors_both_ways
 from batchplan.planners.papers.gcbs.construction import build_graph
 from batchplan.planners.papers.gcbs.similarity_graph import SimilarityGraph
 from batchplan.runtime import Runtime
 from tests.benchmarks.gpu import training
 from tests.benchmarks.gpu.record import Record
+from tests.benchmarks.quality import load
 
 Rows = np.ndarray[Any, np.dtype[np.int64]]
 ROOT = Path(__file__).parents[3]
@@ -45,12 +46,14 @@ class Bench:
         device: cuda or cpu.
         scale: share of the rows.
         texts: the folder of weights and tokens.
+        data: a folder of real pairs, see `load`; None for made ones.
     """
 
     record: Record
     device: str
     scale: float
     texts: Path
+    data: Path | None = None
 
     def rows(self, full: int) -> int:
         """That number of rows, scaled."""
@@ -75,30 +78,49 @@ class Bench:
 
     def pairs(self, full: int, dim: int) -> Embeddings:
         """Pairs made on the device, float16: a pair of some thousands, half of another, and noise
-        of a fifth of its length."""
+        of a fifth of its length. The thousands are those of ``data`` if they have that dimension.
+        """
         generator = torch.Generator(self.device).manual_seed(0)
-
-        def normal(*size: int) -> torch.Tensor:
-            return torch.randn(size, generator=generator, device=self.device) / size[-1] ** 0.5
-
-        topics, shared = normal(TOPICS, dim), normal(BASE, dim)
-        topic = torch.arange(BASE, device=self.device) % TOPICS
-        base = [torch.nn.functional.normalize(0.3 + topics[topic] + shared + normal(BASE, dim))
-                for _ in range(2)]  # fmt: skip
+        base = self._real(dim) or self._made(dim, generator)
         count = self.rows(full)
         sides = [np.empty((count, dim), np.float16) for _ in range(2)]
         for start in range(0, count, AT_ONCE):
             size = min(AT_ONCE, count - start)
-            own, other = torch.randint(BASE, (2, size), generator=generator, device=self.device)
+            own, other = torch.randint(
+                len(base[0]), (2, size), generator=generator, device=self.device
+            )
             for out, rows in zip(sides, base, strict=True):
-                blend = rows[own] + 0.5 * rows[other] + 0.2 * normal(size, dim)
+                noise = torch.randn((size, dim), generator=generator, device=self.device)
+                blend = rows[own] + 0.5 * rows[other] + 0.2 / dim**0.5 * noise
                 out[start : start + size] = blend.half().cpu().numpy()
         return Embeddings.from_arrays(*sides)
+
+    def _real(self, dim: int) -> list[torch.Tensor]:
+        if self.data is None:
+            return []
+        found = load(self.data)
+        if found.dim != dim:
+            return []
+        self.put("pairs are blends of", str(self.data))
+        device = torch.device(self.device)
+        return [load_all_rows(side, device, True) for side in (found.x, found.y)]
+
+    def _made(self, dim: int, generator: torch.Generator) -> list[torch.Tensor]:
+        """Pairs around the centres of topics, which share a mean of three tenths of a length."""
+
+        def normal(count: int) -> torch.Tensor:
+            rows = torch.randn((count, dim), generator=generator, device=self.device)
+            return rows / dim**0.5
+
+        topics, shared, mean = normal(TOPICS), normal(BASE), 0.3 / dim**0.5
+        topic = torch.arange(BASE, device=self.device) % TOPICS
+        return [torch.nn.functional.normalize(mean + topics[topic] + shared + normal(BASE))
+                for _ in range(2)]  # fmt: skip
 
     def planned(self, data: Embeddings, planner: str, **options: Any) -> float:
         """Time a planner: wall, processor seconds, each stage, and memory; return the seconds."""
         stages, before = Stages(self), _processor()
-        taken, _ = self.timed(
+        taken, plan = self.timed(
             lambda: batchplan.plan(
                 data, planner=planner, device=self.device, observer=stages, **options
             )
@@ -109,6 +131,8 @@ class Bench:
         self.put(f"{planner}: processors kept busy", processor / taken)
         for stage, seconds in stages.seconds.items():
             self.put(f"{planner}: {stage}, share of the time", seconds / taken)
+        for metric, value in plan.metadata.metrics.items():
+            self.put(f"{planner}: {metric}", float(value))
         self.memory()
         return taken
 
