@@ -10,8 +10,6 @@ The names below are imported on first use, so that ``import batchplan`` and ``ba
 stay instant.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from batchplan.errors import BatchplanError, InputError, OutputError, ResourceError

@@ -1,7 +1,5 @@
 """The packages that batchplan uses, and what installs one that is missing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

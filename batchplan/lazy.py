@@ -1,7 +1,5 @@
 """Lets packages import their modules on first use, so that importing a package is instant."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Shows results in notebooks as HTML, and turns them into data frames of pandas."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from importlib import import_module

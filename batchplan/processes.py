@@ -1,7 +1,5 @@
 """Starts and ends other Python processes, and says why one ended."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

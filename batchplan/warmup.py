@@ -4,8 +4,6 @@ What numba compiles depends on the types of arrays, not on their values. So ever
 and `evaluate` run once on a few rows, and again with options for which they use other kernels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path

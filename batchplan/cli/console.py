@@ -1,7 +1,5 @@
 """Progress bars and summaries on standard error, tables on standard output."""
 
-from __future__ import annotations
-
 import io
 import logging
 import sys

@@ -1,7 +1,5 @@
 """The command `embed`: embed the texts of a data set."""
 
-from __future__ import annotations
-
 from dataclasses import MISSING
 from typing import Annotated
 

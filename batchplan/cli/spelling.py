@@ -1,7 +1,5 @@
 """Writes options as a command line."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields

@@ -1,7 +1,5 @@
 """Runs a planner in its own process, so that its memory is measured and a crash ends only it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

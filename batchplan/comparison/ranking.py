@@ -1,7 +1,5 @@
 """The result of a comparison."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any
 

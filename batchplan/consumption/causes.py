@@ -1,7 +1,5 @@
 """Causes of steps that differ from the plan: the table `CAUSES`, and which causes apply."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 

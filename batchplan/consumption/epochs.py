@@ -1,7 +1,5 @@
 """The steps of an epoch: what each rank should see according to the plan, and what it saw."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

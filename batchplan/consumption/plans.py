@@ -1,7 +1,5 @@
 """Reads the plans with which a trace is compared."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Sequence

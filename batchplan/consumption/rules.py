@@ -3,8 +3,6 @@
 A rule returns details for the user if it finds its pattern, else None.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, insort
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Reads what `batchplan.training.Recorder` wrote."""
 
-from __future__ import annotations
-
 import os
 import re
 from bisect import insort

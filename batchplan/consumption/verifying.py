@@ -1,7 +1,5 @@
 """`verify`: check that every training step saw the rows of its plan, and find causes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The Parquet file of lists of candidates."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Ids in files with columns, and whether those of other files agree with the data's."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterable, Sequence
 

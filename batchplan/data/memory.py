@@ -1,7 +1,5 @@
 """Sides in memory: arrays, tensors and columns of other libraries, none of which is imported."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterable

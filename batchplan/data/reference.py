@@ -4,8 +4,6 @@ Conditional contextual batches (Morris and Rush, "Contextual Document Embeddings
 2410.02525) are chosen by one model and filtered by another, a better judge of what is relevant.
 """
 
-from __future__ import annotations
-
 from batchplan.data.embeddings import Embeddings
 from batchplan.data.load import NO_NEGATIVES, load_embeddings
 from batchplan.data.reference_options import ReferenceOptions

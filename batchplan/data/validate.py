@@ -4,8 +4,6 @@ Each byte is read from memory once: threads check and hash blocks of rows in chu
 processor's cache (NumPy and hashlib release the GIL).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial

@@ -1,7 +1,5 @@
 """The columns that the user named, and how they choose among the vectors of a file."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Embeds the texts of a data set with a model, and writes shards of a few thousand rows."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Embeds texts with a model of sentence-transformers. Only this file of the folder imports it."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """The options of `embed`."""
 
-from __future__ import annotations
-
 from dataclasses import MISSING, dataclass
 
 from batchplan.errors import OptionError

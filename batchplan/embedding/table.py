@@ -1,7 +1,5 @@
 """Vectors of texts from the token vectors of a model, without a pass of the model."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 It is filled under another name next to its place, then renamed.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The graph of mined lists of candidates, which needs no search among vectors."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array

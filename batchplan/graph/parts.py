@@ -7,8 +7,6 @@ in clusters of half a part, a quarter and an eighth, and after each level alone.
 inside if parts may be a little too large until the end.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -22,8 +22,6 @@ If there is a *reference*, embeddings of the same rows by another model, s and p
 similarities.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any

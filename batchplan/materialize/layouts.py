@@ -5,8 +5,6 @@ must have the order of the plan. With several devices or workers, each reads its
 layout says which rows the stream has.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from batchplan.errors import InputError

@@ -1,7 +1,5 @@
 """`materialize`: write a data set in the order of a plan."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence

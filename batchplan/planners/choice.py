@@ -4,8 +4,6 @@ docs/planners.md#plan lists the rules with the measurements behind them. They de
 of rows, on the free memory, and on the facts that `inspect` shows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any

@@ -6,8 +6,6 @@ Modules of options import neither numpy nor torch, so that ``--help`` is instant
 imported on use.
 """
 
-from __future__ import annotations
-
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass

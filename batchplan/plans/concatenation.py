@@ -1,7 +1,5 @@
 """Joins plans of parts of the data."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

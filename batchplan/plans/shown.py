@@ -1,7 +1,5 @@
 """A plan as a line of text, and as HTML for notebooks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -4,8 +4,6 @@ O'Neill and Bollegala, "Semantically-Conditioned Negative Samples for Efficient 
 Learning", section 3.3 and appendix E: the coupon collector's problem.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from decimal import Decimal, localcontext
 from math import comb

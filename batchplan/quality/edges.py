@@ -4,8 +4,6 @@ Sachidananda et al., "Global Selection of Contrastive Batches via Optimization o
 Permutations", section 5.1. The planner `gcbs` has a graph of its own, which this does not use.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Measures a plan by lists of candidates: which of them share a batch with their row."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any, Unpack
 

@@ -8,8 +8,6 @@ while loader.epoch < epochs:
             ...
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any

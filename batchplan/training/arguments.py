@@ -1,7 +1,5 @@
 """The ranges of the arguments of the training API, and what checks them."""
 
-from __future__ import annotations
-
 import inspect
 import os
 from collections.abc import Callable, Mapping

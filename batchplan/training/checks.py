@@ -1,7 +1,5 @@
 """Checks that a loader feeds the batches of a plan."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sized
 from hashlib import blake2b

@@ -1,7 +1,5 @@
 """A plan for every epoch of a training, made with the current model."""
 
-from __future__ import annotations
-
 import logging
 import os
 import time

@@ -1,7 +1,5 @@
 """Measures how hard a plan is, cheaply enough for each epoch of a training."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

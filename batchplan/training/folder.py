@@ -1,7 +1,5 @@
 """The folder of a run's plans, through which its processes also wait for each other."""
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

@@ -5,8 +5,6 @@ trainer = Trainer(use_distributed_sampler=False, reload_dataloaders_every_n_epoc
 trainer.fit(model, data)
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from functools import wraps

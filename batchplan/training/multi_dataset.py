@@ -1,7 +1,5 @@
 """Joins the plans of several data sets to one plan for each epoch."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The vectors that a model of sentence-transformers returns in the steps of its training."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

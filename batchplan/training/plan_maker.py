@@ -1,7 +1,5 @@
 """Makes and saves the plan of each epoch from vectors."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace

@@ -1,7 +1,5 @@
 """Row numbers that travel in the batches of any loader, as a column ``batchplan_row``."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple

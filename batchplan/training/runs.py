@@ -1,7 +1,5 @@
 """The folder of a run of a trainer: where its plans are, in a folder with those of other runs."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

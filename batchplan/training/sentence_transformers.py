@@ -5,8 +5,6 @@ args = SentenceTransformerTrainingArguments("run", batch_sampler=plans)
 trainer = SentenceTransformerTrainer(model, args, train_dataset, loss=loss, callbacks=[plans])
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import fields

@@ -1,7 +1,5 @@
 """The text columns of a data set, and which rows share a text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

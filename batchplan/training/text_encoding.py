@@ -1,7 +1,5 @@
 """How the texts of a training are embedded: prompts, tasks and the number of texts per batch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 

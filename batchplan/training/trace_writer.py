@@ -1,7 +1,5 @@
 """The file of the rows that each training step of a process saw."""
 
-from __future__ import annotations
-
 import json
 import os
 from typing import Any, BinaryIO

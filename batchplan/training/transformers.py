@@ -6,8 +6,6 @@
 with ``class PlannedTrainer(PlannedBatches, Trainer): pass``.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping, Sized
 from contextlib import AbstractContextManager, nullcontext

@@ -1,7 +1,5 @@
 """Collects the vectors of all rows, of which each process embeds or records a share."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

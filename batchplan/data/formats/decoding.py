@@ -1,7 +1,5 @@
 """Turns what readers of tables raise into our own exceptions."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

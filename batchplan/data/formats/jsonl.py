@@ -1,7 +1,5 @@
 """Reads JSON lines, twice: the last line may have a column that the first one lacks."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """Turns Arrow columns of lists of floats or int8 into matrices that share their memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,8 +1,6 @@
 """NPZ: a ZIP of arrays with names, stored as np.savez does, or deflated as np.savez_compressed
 does."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ A file is the size of its header (uint64, little-endian), the header (JSON: the 
 the place of each tensor), and the numbers of all tensors without a gap.
 """
 
-from __future__ import annotations
-
 import os
 from math import prod
 from typing import Any, BinaryIO

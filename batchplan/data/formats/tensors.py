@@ -1,7 +1,5 @@
 """Files of several matrices with names."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """The parts that all formats of a data set share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, NamedTuple

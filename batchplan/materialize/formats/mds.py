@@ -5,8 +5,6 @@ columns as JSON, and the samples. A sample is the sizes (uint32) of its columns 
 then all columns in the order of their names. ``index.json`` lists the shards.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from itertools import compress

@@ -4,8 +4,6 @@ Steps: neighbours -> graph -> parts -> swaps -> repair. The result depends only 
 the rows, the `MegaBatch`, the options and the seed.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import NamedTuple
 

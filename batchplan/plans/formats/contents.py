@@ -1,7 +1,5 @@
 """What all plan formats write and read."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass

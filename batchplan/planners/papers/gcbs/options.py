@@ -1,7 +1,5 @@
 """Options of `gcbs`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from batchplan.guard.options import GuardOptions

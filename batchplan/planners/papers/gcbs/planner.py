@@ -5,8 +5,6 @@ Permutations", ICML 2023, section 5 and appendix J. Similar rows are close to ea
 order, so the batches that are cut from it have many hard negatives.
 """
 
-from __future__ import annotations
-
 from batchplan.data import Embeddings
 from batchplan.errors import InputError
 from batchplan.guard import guard_of

@@ -5,8 +5,6 @@ may be in several batches, the marks are cleared after each batch. Every batch h
 numbers, so that independent batches can be made in any order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
