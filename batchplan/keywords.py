@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Literal, TypedDict
 
 
-class EvaluationKeywords(TypedDict, total=False):
-    """The fields of `EvaluationOptions`."""
+class CommonKeywords(TypedDict, total=False):
+    """The options that planners, `refine` and `evaluate` share."""
 
     similarity: Literal["cosine", "dot"]
+    temperature: float
     anchor_id: str | None
     positive_id: str | None
     negative_id: list[str] | None
@@ -18,35 +19,27 @@ class EvaluationKeywords(TypedDict, total=False):
     label_table: str | None
     reference: list[str] | None
     reference_pair: list[str] | None
-    temperature: float
-    random_trials: int
-    sample: int | None
     relative_margin: float | None
     absolute_margin: float | None
     max_score: float | None
+
+
+class EvaluationKeywords(CommonKeywords, total=False):
+    """The fields of `EvaluationOptions`."""
+
+    random_trials: int
+    sample: int | None
     guard: bool
     edges: bool
 
 
-class RefineKeywords(TypedDict, total=False):
+class RefineKeywords(CommonKeywords, total=False):
     """The fields of `RefineOptions`."""
 
-    similarity: Literal["cosine", "dot"]
-    anchor_id: str | None
-    positive_id: str | None
-    negative_id: list[str] | None
-    known: str | None
-    label_table: str | None
     group_column: str | None
-    reference: list[str] | None
-    reference_pair: list[str] | None
-    relative_margin: float | None
-    absolute_margin: float | None
-    max_score: float | None
     guard_penalty: float | None
     guard: bool
     passes: int
-    temperature: float
     neighbors: int
     source_column: str | None
 
@@ -76,27 +69,15 @@ class EmbedKeywords(TypedDict, total=False):
     shard_rows: int
 
 
-class EpochOptionKeywords(TypedDict, total=False):
+class EpochOptionKeywords(CommonKeywords, total=False):
     """Options of any planner for `EpochPlans`."""
 
-    similarity: Literal["cosine", "dot"]
     batch_size: int
     tail: Literal["keep", "drop", "pad"]
     batch_order: Literal["planned", "shuffled"]
     scope: Literal["device", "global"]
     refine: int
-    temperature: float
-    anchor_id: str | None
-    positive_id: str | None
-    negative_id: list[str] | None
-    known: str | None
-    label_table: str | None
     group_column: str | None
-    reference: list[str] | None
-    reference_pair: list[str] | None
-    relative_margin: float | None
-    absolute_margin: float | None
-    max_score: float | None
     guard_penalty: float | None
     guard: bool | None
     neighbors: int | None

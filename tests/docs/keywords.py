@@ -59,12 +59,20 @@ def of_planners() -> tuple[dict[str, str], set[str]]:
 def module() -> str:
     """The text of batchplan/keywords.py."""
     functions = EvaluationOptions, RefineOptions, MaterializeOptions, EmbedOptions
-    parts = [_TOP]
-    for kind in functions:
-        hints = {name: spelled(hint) for name, hint in typing.get_type_hints(kind).items()}
-        name = kind.__name__.removesuffix("Options") + "Keywords"
-        parts.append(_class(name, "TypedDict", f"The fields of `{kind.__name__}`.", hints))
     options, clocks = of_planners()
+    fields = {
+        kind: {name: spelled(hint) for name, hint in typing.get_type_hints(kind).items()}
+        for kind in functions
+    }
+    shared = options.items() & fields[EvaluationOptions].items() & fields[RefineOptions].items()
+    common = {name: options.pop(name) for name in [*options] if (name, options[name]) in shared}
+    about = "The options that planners, `refine` and `evaluate` share."
+    parts = [_TOP, _class("CommonKeywords", "TypedDict", about, common)]
+    for function, hints in fields.items():
+        name = function.__name__.removesuffix("Options") + "Keywords"
+        own = {name: kind for name, kind in hints.items() if (name, kind) not in shared}
+        base = "CommonKeywords" if len(own) < len(hints) else "TypedDict"
+        parts.append(_class(name, base, f"The fields of `{function.__name__}`.", own))
     hints = typing.get_type_hints(EpochPlans.__init__)
     own = {
         name: spelled(hints[name])
@@ -75,7 +83,7 @@ def module() -> str:
     of_epochs = {name: kind for name, kind in options.items() if name not in others}
     rest = {name: kind for name, kind in options.items() if name not in of_epochs}
     parts += [
-        _class("EpochOptionKeywords", "TypedDict", "Options of any planner for `EpochPlans`.",
+        _class("EpochOptionKeywords", "CommonKeywords", "Options of any planner for `EpochPlans`.",
                of_epochs),
         _class("PlannerKeywords", "EpochOptionKeywords", "Options of any planner.", rest),
         _class("EpochKeywords", "EpochOptionKeywords", "The keywords of `EpochPlans`, without "
