@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from batchplan.data.arrow_types import float_type, id_type, is_list
-from batchplan.data.columns import choose_ids, require_column
+from batchplan.data.columns import choose_ids, read_type
 from batchplan.data.formats import format_of
 from batchplan.data.formats.tables import TableFile, TableFiles, TableFormat
 from batchplan.data.ids import Ids, alike, checked_ids, whole
@@ -70,19 +70,15 @@ def read(path: ShardPath) -> tuple[Lists, Float32Array, pa.Array | None]:
 def _check(file: TableFile, path: ShardPath) -> str | None:
     """Return the name of the column ``id``, None without one; refuse other columns than those of
     lists of candidates."""
-    schema = file.schema
-    for name in (_IDS, _SCORES, _POSITIVE):
-        require_column(schema, name, str(path))
-    ids, scores, own = (schema.field(name).type for name in (_IDS, _SCORES, _POSITIVE))
-    for name, fits, expected in (
-        (_IDS, is_list(ids) and id_type(ids.value_type), "lists of ids"),
-        (_SCORES, float_type(scores), "lists of floats"),
-        (_POSITIVE, pa.types.is_floating(own), "floats"),
-    ):
-        if not fits:
-            got = schema.field(name).type
-            raise InputError(f"{path} column {name!r}: got {got}, expected {expected}")
-    return choose_ids(schema, _ID, str(path), required=False)
+
+    def ids_in_lists(kind: pa.DataType) -> pa.DataType | None:
+        return id_type(kind.value_type) if is_list(kind) else None
+
+    schema, where = file.schema, str(path)
+    read_type(schema, _IDS, where, ids_in_lists, "lists of ids")
+    read_type(schema, _SCORES, where, float_type, "lists of floats")
+    read_type(schema, _POSITIVE, where, pa.types.is_floating, "floats")
+    return choose_ids(schema, _ID, where, required=False)
 
 
 def _numbers(

@@ -1,5 +1,8 @@
 """Chooses the id column of a schema, and names its columns."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pyarrow as pa
 
 from batchplan.data.arrow_types import id_type
@@ -8,6 +11,7 @@ from batchplan.errors import InputError
 from batchplan.text import check_urls
 
 DEFAULT_ID = "id"
+IDS = "integers or strings as ids"
 
 
 def choose_ids(schema: pa.Schema, name: str | None, where: str, required: bool) -> str | None:
@@ -21,11 +25,23 @@ def choose_ids(schema: pa.Schema, name: str | None, where: str, required: bool) 
         return DEFAULT_ID if exists and id_type(schema.field(DEFAULT_ID).type) else None
     if not name or (not required and name not in schema.names):
         return None
-    require_column(schema, name, where)
-    if id_type(schema.field(name).type) is None:
-        got = schema.field(name).type
-        raise InputError(f"{where} column {name!r}: got {got}, expected integers or strings as ids")
+    read_type(schema, name, where, id_type, IDS)
     return name
+
+
+def read_type(
+    schema: pa.Schema, name: str, where: str, kind: Callable[[pa.DataType], Any], expected: str
+) -> Any:
+    """Return what ``kind`` returns for the type of a column, such as the type in which to read it.
+
+    Raises:
+        InputError: as `require_column`; or ``kind`` returns None or False, since the type is none
+            of those ``expected``.
+    """
+    require_column(schema, name, where)
+    if not (found := kind(got := schema.field(name).type)):
+        raise InputError(f"{where} column {name!r}: got {got!s:.80}, expected {expected}")
+    return found
 
 
 def require_column(schema: pa.Schema, name: str, where: str) -> None:

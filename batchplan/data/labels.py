@@ -1,6 +1,6 @@
 """Labels of rows (classes or groups), read from a Parquet column as integer codes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from batchplan.data.arrow_types import encoded, label_type
 from batchplan.data.candidates import Data
-from batchplan.data.columns import require_column
+from batchplan.data.columns import read_type
+from batchplan.data.formats.tables import TableFiles
 from batchplan.data.id_files import check_rows, files_of
 from batchplan.data.ids import arrow_from
 from batchplan.data.table_files import checked, opened
@@ -17,7 +18,7 @@ from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath, located
 from batchplan.typing import Int64Array
 
-_EXPECTED = "expected integers, strings or booleans"
+_LABELS = "integers, strings or booleans"
 
 
 def load_labels(column: str, embeddings: Data, table: str | Path | None = None) -> Int64Array:
@@ -42,16 +43,38 @@ def load_labels(column: str, embeddings: Data, table: str | Path | None = None) 
 def read_labels(column: str, embeddings: Data, table: str | Path | None = None) -> pa.ChunkedArray:
     """Return the labels of all rows as dictionary arrays; arguments and errors as
     `load_labels`."""
-    paths = files_with(column, embeddings, table)
-    files = checked(paths, lambda file, path: _checked_type(file.schema, column, path))
-    kind = files.alike(f" column {column!r}")
+    files = files_of_column(column, embeddings, table, label_type, f"{_LABELS} as labels")
+    pieces = files.pieces([column])
+    return pa.chunked_array([encoded(piece.columns[0], files.found[0]) for piece in pieces])
+
+
+def files_of_column(
+    column: str,
+    embeddings: Data,
+    table: str | Path | None,
+    kind: Callable[[pa.DataType], Any],
+    expected: str,
+    sides: str = "xy",
+) -> TableFiles[Any]:
+    """Return the files that have a column with a value for each row of the data; arguments and
+    errors as `read_type` and `files_with`.
+
+    Raises:
+        InputError: ``kind`` returns something else for another file, or there are more or fewer
+            values.
+    """
+    paths = files_with(column, embeddings, table, sides)
+    files = checked(
+        paths, lambda file, path: read_type(file.schema, column, str(path), kind, expected)
+    )
+    files.alike(f" column {column!r}")
     # Before reading, since a small file may have a large column.
-    _check_count(files.num_rows, embeddings.num_rows, str(paths[0]))
-    return pa.chunked_array([encoded(piece.columns[0], kind) for piece in files.pieces([column])])
+    _check_count(files.num_rows, embeddings.num_rows, f"{paths[0]} column {column!r}")
+    return files
 
 
 def files_with(
-    column: str, embeddings: Data, table: str | Path | None = None, sides: str = "xy"
+    column: str, embeddings: Data, table: str | Path | None, sides: str
 ) -> Sequence[ShardPath]:
     """Return the files that have a column; arguments as `load_labels`, and the sides to try, in
     order.
@@ -100,7 +123,7 @@ def labels_from(values: Any, num_rows: int, where: str = "labels") -> Int64Array
     Raises:
         InputError: values of another type, or not ``num_rows`` of them.
     """
-    array = arrow_from(values, label_type, where, _EXPECTED)
+    array = arrow_from(values, label_type, where, f"expected {_LABELS}")
     _check_count(len(array), num_rows, where)
     return _codes(pa.chunked_array([encoded(array, array.type)]))
 
@@ -115,14 +138,6 @@ def _codes(values: pa.ChunkedArray) -> Int64Array:
 def _check_count(count: int, num_rows: int, where: str) -> None:
     if count != num_rows:
         raise InputError(
-            f"{where}: got {count} labels, expected {num_rows}, one for each row of the data "
+            f"{where}: got {count} values, expected {num_rows}, one for each row of the data "
             "in the same order"
         )
-
-
-def _checked_type(schema: pa.Schema, column: str, path: ShardPath) -> pa.DataType:
-    require_column(schema, column, str(path))
-    column_type = schema.field(column).type
-    if (stored := label_type(column_type)) is None:
-        raise InputError(f"{path} column {column!r}: got {column_type}, {_EXPECTED} as labels")
-    return stored

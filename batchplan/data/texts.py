@@ -7,11 +7,10 @@ import numpy as np
 import pyarrow as pa
 
 from batchplan.data.arrow_types import is_text
-from batchplan.data.columns import require_column
 from batchplan.data.embeddings import Embeddings
 from batchplan.data.id_files import files_of
-from batchplan.data.labels import files_with
-from batchplan.data.table_files import checked, opened
+from batchplan.data.labels import files_of_column
+from batchplan.data.table_files import opened
 from batchplan.data.wanted import is_negative
 from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath, located
@@ -86,25 +85,13 @@ def load_texts(
         InputError: as `batchplan.data.load_labels`; another type than strings.
     """
     texts: dict[int, str] = {}
-    wanted, paths = np.unique(rows), files_with(column, embeddings, table, sides)
-    files = checked(paths, lambda file, path: _check(file.schema, column, path))
-    if files.num_rows != embeddings.num_rows:
-        raise InputError(
-            f"texts: column {column!r}: got {files.num_rows} rows, expected "
-            f"{embeddings.num_rows}, one for each row of the data in the same order"
-        )
+    wanted = np.unique(rows)
+    files = files_of_column(column, embeddings, table, is_text, "strings as texts", sides)
     for piece in files.pieces([column]):
         here = wanted[(piece.start <= wanted) & (wanted < piece.stop)]
         taken = piece.columns[0].take(pa.array(here - piece.start)).to_pylist()
         texts |= dict(zip(here.tolist(), (text or "" for text in taken), strict=True))
     return texts
-
-
-def _check(schema: pa.Schema, column: str, path: ShardPath) -> None:
-    require_column(schema, column, str(path))
-    kind = schema.field(column).type
-    if not is_text(kind):
-        raise InputError(f"{path} column {column!r}: got {kind}, expected strings as texts")
 
 
 def text_columns(names: str) -> Sequence[str]:

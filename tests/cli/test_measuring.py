@@ -227,7 +227,7 @@ def test_evaluate_finds_groups_in_the_embeddings(parquet, done):
         (["--group-column", "weight", "--label-table", "labels.parquet"], "got double"),
         (
             ["--group-column", "kind", "--label-table", "short.parquet"],
-            "got 47 labels, expected 48",
+            "got 47 values, expected 48",
         ),
         (["--group-column", "kind", "--label-table", "missing.parquet"], "missing.parquet"),
         (["--group-column", "kind"], "--label-table"),

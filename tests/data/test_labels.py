@@ -83,7 +83,9 @@ def test_refusals(tmp_path):
     with pytest.raises(InputError, match="'n' int64"):
         load_labels("w", data)
     short = write(tmp_path / "short.parquet", label=list("abc"))
-    with pytest.raises(InputError, match=r"short\.parquet: got 3 labels, expected 6"):
+    with pytest.raises(
+        InputError, match=r"short\.parquet column 'label': got 3 values, expected 6"
+    ):
         load_labels("label", data, short)
     with pytest.raises(InputError, match="no such file"):
         load_labels("label", data, tmp_path / "none.parquet")

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from batchplan.data.arrow_types import decoded_bytes, id_type, plain, storage, vector_type
-from batchplan.data.columns import choose_ids, columns_of, require_column
+from batchplan.data.columns import IDS, choose_ids, columns_of, read_type
 from batchplan.data.dtypes import fill, kept_dtype
 from batchplan.data.formats.decoding import decoding
 from batchplan.data.formats.lists import VECTORS, dimensions, matrix_of
@@ -390,11 +390,8 @@ def _columns(
     schema = file.schema
     vectors = []
     for name in names:
-        require_column(schema, name, str(path))
-        where = f"{path} column {name!r}"
-        column_type = schema.field(name).type
-        if (values := vector_type(column_type)) is None:
-            raise InputError(f"{where}: got {column_type!s:.80}, expected {VECTORS}")
+        values = read_type(schema, name, str(path), vector_type, VECTORS)
+        where, column_type = f"{path} column {name!r}", schema.field(name).type
         dtype = kept_dtype(_dtype(values), where)
         # Read even if the type states the length of lists, which decides how much is allocated.
         first = next((rows[0] for (rows,) in file.columns([name], 1) if len(rows)), None)
@@ -404,5 +401,4 @@ def _columns(
         vectors.append(_Vectors(name, dimensions(storage(column_type), first, where), dtype))
     if id_name is None:
         return _Columns(tuple(vectors), None)
-    choose_ids(schema, id_name, str(path), required=True)
-    return _Columns(tuple(vectors), id_type(schema.field(id_name).type))
+    return _Columns(tuple(vectors), read_type(schema, id_name, str(path), id_type, IDS))
