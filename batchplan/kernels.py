@@ -35,21 +35,6 @@ from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 from numba.extending import intrinsic
 
-__all__ = [
-    "AHEAD",
-    "LANES",
-    "dot",
-    "exact_dot",
-    "insert",
-    "njit",
-    "ordered",
-    "place_of",
-    "prefetch",
-    "processor",
-    "reaching",
-    "trailing_zeros",
-]
-
 AHEAD = 4  # rows to `prefetch`
 LANES = 64  # numbers that `reaching` compares at once
 

@@ -139,34 +139,25 @@ class Candidates:
         digest.update(f"candidates {n}\n".encode())
         kept = np.ones(len(indices), np.bool_)
         floors = np.empty(n, np.float32)
-        for start, stop in _blocks(indptr):
-            rows = np.arange(start, stop)
-            ends = indptr[start : rows[-1] + 2]
-            part = slice(int(ends[0]), int(ends[-1]))
-            own, values = indices[part].astype(np.int64), scores[part]
-            owners = np.repeat(rows, np.diff(ends))
-            first = np.zeros(len(own), np.bool_)
-            first[ends[:-1][np.diff(ends) > 0] - ends[0]] = True
+        for start, stop in _blocks(indptr):  # which are part of the digest
+            rows, ends = np.arange(start, stop), indptr[start : stop + 1]
+            part, lengths = slice(int(ends[0]), int(ends[-1])), np.diff(ends)
+            own, values = indices[part].astype(np.int64), np.ascontiguousarray(scores[part])
+            owners = np.repeat(rows, lengths)
             pairs = np.sort(owners * n + own)
-            twice = pairs[1:][pairs[1:] == pairs[:-1]]
             for problem, wrong in (
-                ("empty", rows[np.diff(ends) == 0]),
+                ("empty", rows[lengths == 0]),
                 ("range", owners[(own < 0) | (own >= n)]),
                 ("nan", owners[~np.isfinite(values)]),
-                ("order", owners[1:][(values[1:] > values[:-1]) & ~first[1:]]),
-                ("twice", twice // n),
+                ("order", owners[1:][(values[1:] > values[:-1]) & (owners[1:] == owners[:-1])]),
+                ("twice", pairs[1:][pairs[1:] == pairs[:-1]] // n),
             ):
                 if len(wrong):
                     raise InputError(f"{place(int(wrong[0]))}: {mend[problem]}")
             kept[part] = own != owners
             floors[rows] = values[ends[1:] - ends[0] - 1]
-        for start in range(0, n, _AT_ONCE):  # these blocks are part of the digest
-            ends = indptr[start : start + _AT_ONCE + 1]
-            digest.update(np.ascontiguousarray(np.diff(ends)).data)
-            for begin, end in _pieces(int(ends[0]), int(ends[-1])):
-                digest.update(indices[begin:end].astype(np.int64).data)
-            digest.update(np.ascontiguousarray(scores[ends[0] : ends[-1]]).data)
-            digest.update(np.ascontiguousarray(positive[start : start + _AT_ONCE]).data)
+            for held in (lengths, own, values, np.ascontiguousarray(positive[start:stop])):
+                digest.update(held.data)
         if not kept.all():
             lengths = np.add.reduceat(kept, indptr[:-1], dtype=np.int64)
             indptr = np.append(0, np.cumsum(lengths))
@@ -227,17 +218,12 @@ def _blocks(indptr: Int64Array) -> Iterator[tuple[int, int]]:
         start = stop
 
 
-def _pieces(start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Yield the ends of pieces of at most `_VALUES` candidates."""
-    return ((first, min(first + _VALUES, stop)) for first in range(start, stop, _VALUES))
-
-
 def _filtered(values: NDArray[Any], kept: NDArray[np.bool_], count: int) -> NDArray[Any]:
     """Return the ``count`` values that are kept, in a temporary file if they are many."""
     out = _allocated(count, values.dtype)
     filled = 0
-    for start, stop in _pieces(0, len(values)):
-        part = values[start:stop][kept[start:stop]]
+    for start in range(0, len(values), _VALUES):
+        part = values[start : start + _VALUES][kept[start : start + _VALUES]]
         out[filled : filled + len(part)] = part
         filled += len(part)
     return out

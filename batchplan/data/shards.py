@@ -43,11 +43,6 @@ def find_shards(
     items = listed(inputs)
     if not items:
         raise InputError(f"{side}: got no path, expected at least one file, folder or glob")
-    for item in items:
-        if not isinstance(item, str | os.PathLike):
-            raise InputError(
-                f"{side}: got {type(item).__name__}, expected paths, or one array per side"
-            )
     shards = find_files(items, side, suffixes(), _kind_of, located, order)
     format_of(shards[0])  # refuses a suffix that cannot be read
     return shards

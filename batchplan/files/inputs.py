@@ -36,12 +36,16 @@ def listed(paths: PathLike | Sequence[PathLike] | Any) -> list[PathLike]:
     """Return a path, or several, as a list.
 
     Raises:
-        InputError: the paths are no list.
+        InputError: they are something else.
     """
-    if not isinstance(paths, str | os.PathLike | Iterable):
-        kind = type(paths).__name__
-        raise InputError(f"paths: got {kind}, expected paths, or one array per side")
-    return [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    items: list[Any] = [paths]
+    if isinstance(paths, Iterable) and not isinstance(paths, str | os.PathLike):
+        items = list(paths)
+    for item in items:
+        if not isinstance(item, str | os.PathLike):
+            kind = type(item).__name__
+            raise InputError(f"paths: got {kind}, expected paths, or one array per side")
+    return items
 
 
 def has_input_suffix(path: ShardPath) -> bool:

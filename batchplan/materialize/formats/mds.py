@@ -23,7 +23,7 @@ _MOST_BYTES = 1 << 32  # that offsets can hold
 
 def check(schema: pa.Schema) -> None:
     """Require columns that MDS, or the JSON in it, can hold."""
-    others = [field for field in schema if _encoding(field.type) == "json"]
+    others = [field for field in schema if _encoding(field.type)[0] == "json"]
     json_text.check_columns(pa.schema(others))
 
 
@@ -62,47 +62,35 @@ def index(schema: pa.Schema, files: Sequence[Written]) -> dict[str, bytes]:
 
 
 def _config(schema: pa.Schema) -> dict[str, Any]:
-    encodings = {name: _encoding(schema.field(name).type) for name in sorted(schema.names)}
+    names = sorted(schema.names)
+    encodings, sizes = zip(*(_encoding(schema.field(name).type) for name in names), strict=True)
     return {
         "version": 2,
         "format": "mds",
         "compression": None,
         "hashes": [],
         "size_limit": None,
-        "column_names": list(encodings),
-        "column_encodings": list(encodings.values()),
-        "column_sizes": [_size(schema.field(name).type) for name in encodings],
+        "column_names": names,
+        "column_encodings": encodings,
+        "column_sizes": sizes,
     }
 
 
-def _encoding(data_type: pa.DataType) -> str:
-    """Return the name of a type in MDS; ``json`` for types that it lacks."""
-    if data_type == pa.int64():
-        return "int"
-    if (scalar := _dtype(data_type)) is not None:
-        return scalar.name
+def _encoding(data_type: pa.DataType) -> tuple[str, int | None]:
+    """Return the name of a type in MDS, ``json`` for types that it lacks, and the bytes of each
+    value, None if they vary."""
     if is_text(data_type):
-        return "str"
+        return "str", None
     if is_bytes(data_type) or pa.types.is_fixed_size_binary(data_type):
-        return "bytes"
-    if (number := _number(data_type)) is not None:
-        return f"ndarray:{number.name}:{data_type.list_size}"
-    return "json"
-
-
-def _size(data_type: pa.DataType) -> int | None:
-    """Return the bytes of each value of a type; None if they vary."""
-    if (number := _number(data_type)) is not None:
-        return number.itemsize * int(data_type.list_size)
-    scalar = _dtype(data_type)
-    return None if scalar is None else scalar.itemsize
-
-
-def _number(data_type: pa.DataType) -> np.dtype[Any] | None:
-    """Return the type of the numbers in vectors of one length; None for other types."""
-    if not pa.types.is_fixed_size_list(data_type) or data_type.list_size < 1:
-        return None
-    return _dtype(data_type.value_type)
+        return "bytes", None
+    is_vector = pa.types.is_fixed_size_list(data_type) and data_type.list_size > 0
+    number = _dtype(data_type.value_type if is_vector else data_type)
+    if number is None:
+        return "json", None
+    if is_vector:
+        count = int(data_type.list_size)
+        return f"ndarray:{number.name}:{count}", count * number.itemsize
+    return "int" if number == np.int64 else number.name, number.itemsize
 
 
 def _dtype(data_type: pa.DataType) -> np.dtype[Any] | None:
@@ -115,7 +103,7 @@ def _dtype(data_type: pa.DataType) -> np.dtype[Any] | None:
 def _samples(batch: pa.RecordBatch) -> list[bytes]:
     """Return the bytes of each row."""
     names = sorted(batch.schema.names)
-    varies = [_size(batch.schema.field(name).type) is None for name in names]
+    varies = [_encoding(batch.schema.field(name).type)[1] is None for name in names]
     columns = [_encoded(batch.column(name), name) for name in names]
     samples = []
     for values in zip(*columns, strict=True):
@@ -125,7 +113,7 @@ def _samples(batch: pa.RecordBatch) -> list[bytes]:
 
 
 def _encoded(column: pa.Array, name: str) -> list[bytes]:
-    encoding = _encoding(column.type)
+    encoding, size = _encoding(column.type)
     if encoding == "json":
         return json_text.values(column)
     flat = column.flatten() if encoding.startswith("ndarray") else column
@@ -134,7 +122,7 @@ def _encoded(column: pa.Array, name: str) -> list[bytes]:
             f"column {name!r}: contains at least {nulls} nulls, which MDS cannot store; fill them, "
             "or name the other columns with --column"
         )
-    if _size(column.type) is None:
+    if size is None:
         texts: list[bytes] = column.cast(pa.large_binary()).to_pylist()
         return texts
     numbers = flat.to_numpy(zero_copy_only=False).reshape(len(column), -1)
