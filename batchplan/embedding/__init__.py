@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from batchplan.lazy import lazily
 
 if TYPE_CHECKING:
-    from batchplan.embedding.embedding import Embedded as Embedded
     from batchplan.embedding.embedding import embed as embed
     from batchplan.embedding.encoder import SentenceEncoder as SentenceEncoder
     from batchplan.embedding.options import EmbedOptions as EmbedOptions

@@ -8,6 +8,5 @@ if TYPE_CHECKING:
     from batchplan.materialize.layouts import lay_out as lay_out
     from batchplan.materialize.materializing import Materialized as Materialized
     from batchplan.materialize.materializing import materialize as materialize
-    from batchplan.materialize.options import MaterializeOptions as MaterializeOptions
 
 __getattr__, __dir__ = lazily(__name__, __file__)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from batchplan import data, graph, guard
+from batchplan import data, guard
 from batchplan.errors import OptionError
 from batchplan.guard.options import OptionalGuardOptions
 from batchplan.options import option
@@ -62,6 +62,7 @@ def hardneg(
     """
     import numpy as np  # --help loads this file
 
+    from batchplan.graph.neighbors import nearest_neighbors
     from batchplan.planners.common.anchors import anchor_batches, check_batch, require_enough
 
     n, wanted = embeddings.num_rows, options.per_row
@@ -70,7 +71,7 @@ def hardneg(
     keep_apart = guard.guard_of(embeddings, options, runtime, strict=True)
     # When a negative is chosen, the batch has less than B rows, so one of B - 1 neighbours is free.
     count = min(options.rows_per_batch - 1 if options.as_batches else wanted, n - 1)
-    nearest = graph.nearest_neighbors(
+    nearest = nearest_neighbors(
         embeddings, count, runtime, similarity=options.similarity, guard=keep_apart
     ).indices
     found = (nearest[:, :wanted] >= 0).sum(axis=1)

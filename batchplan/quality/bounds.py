@@ -70,7 +70,7 @@ def probability_of_all(measured: Measured) -> Estimate:
 
 def probability_at_random(measured: Measured) -> float:
     """Return the mean softmax probability of the positive in random batches."""
-    return float(measured.random_probability.mean())
+    return float(measured.random.probability.mean())
 
 
 def _bound(measured: Measured, inside: Float64Array) -> Estimate:

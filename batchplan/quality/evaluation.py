@@ -1,17 +1,13 @@
 """The result of an evaluation."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from batchplan.notebooks import figures, frame, table
 from batchplan.quality.coverage import Coverage
-from batchplan.quality.metrics import METRICS, about, texts
-
-if TYPE_CHECKING:
-    from batchplan.quality.guard.limits import LimitSource
+from batchplan.quality.guard.limits import LimitSource
 from batchplan.quality.known import AnswerReport
+from batchplan.quality.metrics import METRICS, about, texts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,11 +50,10 @@ class RowFacts:
             InputError, ResourceError: as `check_codes`, `load_reference` and `answers_of`.
         """
         codes = None if groups is None else check_codes(groups, embeddings.num_rows)
-        reference = load_reference(options, embeddings, runtime)
-        if not answers:
-            return cls(codes, group_column, reference)
-        with runtime.stage("answers", embeddings.num_rows * (1 + embeddings.paired)) as advance:
-            known = answers_of(embeddings, options, advance=advance)
+        reference, known = load_reference(options, embeddings, runtime), None
+        if answers:
+            with runtime.stage("answers", embeddings.num_rows * (1 + embeddings.paired)) as advance:
+                known = answers_of(embeddings, options, advance=advance)
         return cls(codes, group_column, reference, known)
 
     def take(self, rows: Int64Array) -> RowFacts:

@@ -39,7 +39,7 @@ def guard_report(
         limit_from: where the limit of the ``options`` comes from.
     """
     plan, sample = measured.plan, measured.sample
-    figures, errors = loss_figures(measured, "allowed", measured.random_allowed)
+    figures, errors = loss_figures(measured, "allowed", measured.random.allowed)
     n, broken = sample.num_rows, measured.outside[0].broken
     figures["hardness"] = figures.pop("gap_reduction")
     hardness_error = errors.pop("gap_reduction")

@@ -30,12 +30,13 @@ from batchplan.quality.measured import (
     Estimate,
     GlobalStatistics,
     Measured,
+    RandomPlans,
 )
 from batchplan.quality.metrics import METRICS
 from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.pairs import guarded_pairs, unguarded_pairs
 from batchplan.quality.recall import hard_negative_recall
-from batchplan.quality.references import RandomPlans, drawn_sample, random_plans
+from batchplan.quality.references import drawn_sample, random_plans
 from batchplan.runtime import Observer, Runtime
 
 _FIXED_BYTES = 128 << 20  # tiles and chunks of all passes
@@ -139,9 +140,7 @@ def evaluate_plans(
             inside=(forth, back),
             sample=sample,
             outside=outside[size],
-            random=random[cuts].losses,
-            random_allowed=random[cuts].allowed,
-            random_probability=random[cuts].probability,
+            random=random[cuts],
             edges=edges.get(size),
         )
         guard, errors = None, dict[str, float]()

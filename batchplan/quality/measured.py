@@ -143,6 +143,23 @@ class GlobalStatistics:
 
 
 @dataclass(frozen=True, eq=False)
+class RandomPlans:
+    """Random plans with the batch sizes of a plan.
+
+    Attributes:
+        losses: float64 (2, trials), their mean losses, x to y and y to x.
+        allowed: the same over the pairs that the guard allows.
+        probability: the same of their mean probabilities of the positive.
+        similarities: those within the first of them, float64; more would add little.
+    """
+
+    losses: Float64Array
+    allowed: Float64Array
+    probability: Float64Array
+    similarities: Float64Array
+
+
+@dataclass(frozen=True, eq=False)
 class Measured:
     """A plan and its statistics. Tuples of two are x to y and y to x.
 
@@ -153,9 +170,7 @@ class Measured:
         inside: each plan entry against its batch.
         sample: the rows that are compared with all rows.
         outside: each of these against all rows.
-        random: float64 (2, trials), the mean losses of random plans with the same batch sizes.
-        random_allowed: the same over the pairs that the guard allows.
-        random_probability: the same of the mean probabilities of the positive.
+        random: random plans with the same batch sizes.
         edges: the largest similarities; None if they are not wanted.
     """
 
@@ -165,9 +180,7 @@ class Measured:
     inside: tuple[BatchStatistics, BatchStatistics]
     sample: Sample
     outside: tuple[GlobalStatistics, GlobalStatistics]
-    random: Float64Array
-    random_allowed: Float64Array
-    random_probability: Float64Array
+    random: RandomPlans
     edges: Edges | None
 
     @cached_property

@@ -1,38 +1,21 @@
 """Measures what plans are compared with: all rows, and random plans."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from batchplan.quality.losses.distribution import similarities_within
 from batchplan.quality.losses.in_batches import batch_statistics, mean_losses
+from batchplan.quality.measured import RandomPlans
 from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.pairs import Pairs
 from batchplan.quality.sample import Sample
 from batchplan.runtime import Runtime
-from batchplan.typing import Float64Array, Int64Array
+from batchplan.typing import Int64Array
 
 _STREAM = int.from_bytes(b"evaluate")  # so that no planner draws the same random numbers
 _SAMPLE = int.from_bytes(b"sample")  # nor the random plans of the sample
 _BATCH = 64  # of the random plan that strata come from
-
-
-@dataclass(frozen=True, eq=False)
-class RandomPlans:
-    """Random plans with the batch sizes of a plan.
-
-    Attributes:
-        losses: float64 (2, trials), their mean losses, x to y and y to x.
-        allowed: the same over the pairs that the guard allows.
-        probability: the same of their mean probabilities of the positive.
-        similarities: `similarities_within` the first of them; more would add little.
-    """
-
-    losses: Float64Array
-    allowed: Float64Array
-    probability: Float64Array
-    similarities: Float64Array
 
 
 def drawn_sample(pairs: Pairs, options: EvaluationOptions, runtime: Runtime) -> Sample:
@@ -63,8 +46,7 @@ def random_plans(pairs: Pairs, offsets: Int64Array, trials: int, runtime: Runtim
     with runtime.stage("random batches", total=trials) as advance:
         orders = random_orders(pairs.num_rows, offsets, trials, runtime)
         for trial, rows in enumerate(orders):
-            found = mean_losses(pairs, rows, offsets)
-            figures[:, :, trial] = found.every, found.allowed, found.probability
+            figures[:, :, trial] = mean_losses(pairs, rows, offsets)
             if not trial:
                 first = similarities_within(pairs, rows, offsets)
             advance(1)

@@ -5,13 +5,10 @@ from typing import TYPE_CHECKING
 from batchplan.lazy import lazily
 
 if TYPE_CHECKING:
-    from batchplan.refinement.objective import Objective as Objective
     from batchplan.refinement.objective import make_objective as make_objective
-    from batchplan.refinement.passes import Refined as Refined
     from batchplan.refinement.passes import refine_rows as refine_rows
     from batchplan.refinement.plan import improved as improved
     from batchplan.refinement.plan import refine as refine
-    from batchplan.refinement.plan import refine_plan as refine_plan
     from batchplan.refinement.repair import repair_rows as repair_rows
 
 __getattr__, __dir__ = lazily(__name__, __file__)

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from batchplan.data import Embeddings
-from batchplan.graph import csr, nearest_neighbors
+from batchplan.graph import csr
+from batchplan.graph.neighbors import nearest_neighbors
 from batchplan.planners.papers.gcbs.construction import build_graph
 from batchplan.runtime import Runtime
 

@@ -9,7 +9,8 @@ import torch
 import batchplan
 from batchplan.data.answers import answers_of
 from batchplan.errors import InputError, ResourceError
-from batchplan.graph import nearest_neighbors, neighbor_search
+from batchplan.graph import neighbor_search
+from batchplan.graph.neighbors import nearest_neighbors
 from batchplan.guard.apart import Apart
 from batchplan.guard.guard import Guard, guard_of, make_guard, usual_of
 from batchplan.guard.options import GuardOptions

@@ -5,7 +5,8 @@ import pytest
 
 import batchplan
 from batchplan.errors import InputError, ResourceError
-from batchplan.graph import nearest_neighbors, neighbor_search
+from batchplan.graph import neighbor_search
+from batchplan.graph.neighbors import nearest_neighbors
 from batchplan.guard.apart import Apart
 from batchplan.guard.guard import Guard
 from batchplan.runtime import Runtime

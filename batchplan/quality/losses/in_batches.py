@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -42,23 +41,18 @@ class Breaks:
     by: dict[str, int]
 
 
-class InBatches(NamedTuple):
-    """The statistics of a plan in its batches, and the pairs that break the guard.
-
-    ``forth`` is x to y and ``back`` y to x; they are the same object if the pairs are alike.
-    """
-
-    forth: BatchStatistics
-    back: BatchStatistics
-    breaks: Breaks
-
-
-def batch_statistics(pairs: Pairs, rows: Int64Array, offsets: Int64Array) -> InBatches:
+def batch_statistics(
+    pairs: Pairs, rows: Int64Array, offsets: Int64Array
+) -> tuple[BatchStatistics, BatchStatistics, Breaks]:
     """Measure each entry of a plan.
 
     Args:
         rows: int64 (entries,), the rows of all batches.
         offsets: int64 (batches + 1,), where each batch starts in them.
+
+    Returns:
+        The statistics x to y and y to x (the same object if the pairs are alike), and the pairs
+        that break the guard.
     """
     device, guard, ways = pairs.x.device, pairs.guard, 1 if pairs.alike else 2
     out = [np.empty((6, len(rows))) for _ in range(ways)]
@@ -74,7 +68,7 @@ def batch_statistics(pairs: Pairs, rows: Int64Array, offsets: Int64Array) -> InB
             broken = {}
             if guard is not None:
                 broken = guard.reasons(names, columns, *judged)
-                found += _counts(broken)
+                found.update({why: int(mask.count_nonzero()) for why, mask in broken.items()})
                 affected[rows[at][broken["any"].any(dim=-1).cpu().numpy()]] = True
             positive = logits[1].diagonal(start, dim1=1, dim2=2)
             itself = torch.ones_like(logits[1][0], dtype=torch.bool).triu(start).tril(start)
@@ -93,57 +87,46 @@ def batch_statistics(pairs: Pairs, rows: Int64Array, offsets: Int64Array) -> InB
     for found in in_order(measure, groups) if threaded else map(measure, groups):
         counts.update(found)
     sides = [BatchStatistics(*values) for values in out]
-    return InBatches(sides[0], sides[-1], Breaks(affected, _by_reason(counts)))
+    by = {reason: counts[reason] // 2 for reason in _REASONS}  # each pair counts from both rows
+    return sides[0], sides[-1], Breaks(affected, by)
 
 
-class MeanLosses(NamedTuple):
-    """Mean losses, float64 (2,), x to y and y to x, over all pairs and over allowed ones, the mean
-    probabilities of the positive, and the broken pairs by reason, as `Breaks.by`."""
-
-    every: Float64Array
-    allowed: Float64Array
-    probability: Float64Array
-    by: dict[str, int]
-
-
-def mean_losses(pairs: Pairs, rows: Int64Array, offsets: Int64Array) -> MeanLosses:
+def mean_losses(pairs: Pairs, rows: Int64Array, offsets: Int64Array) -> Float64Array:
     """The means of the losses of `batch_statistics`, which takes up to twice as long.
 
     One exponential of each similarity less the largest possible serves both directions.
+
+    Returns:
+        float64 (3, 2): the mean losses over all pairs and over allowed ones, and the mean
+        probabilities of the positive, each x to y and y to x.
     """
     x, guard = pairs.x, pairs.guard
     shift = pairs.bound / pairs.temperature
     fast = x.device.type == "cpu" and shift <= _LARGEST_SHIFT and not pairs.mined
     if not fast or np.diff(offsets).max() ** 2 > MOST:
-        forth, back, breaks = batch_statistics(pairs, rows, offsets)
+        forth, back, _ = batch_statistics(pairs, rows, offsets)
         means = [
-            [float((getattr(way, name) - way.positive).mean()) for way in (forth, back)]
-            for name in ("log_sum", "allowed")
+            (way.losses().mean(), (way.allowed - way.positive).mean(), np.exp(-way.losses()).mean())
+            for way in (forth, back)
         ]
-        probability = np.array([np.exp(-way.losses()).mean() for way in (forth, back)])
-        every, allowed = np.array(means)
-        return MeanLosses(every, allowed, probability, breaks.by)
+        return np.array(means).T
 
-    def measure(entries: Int64Array) -> tuple[Float64Array, Counter[str]]:
+    def measure(entries: Int64Array) -> Float64Array:
         read, names = _read(pairs, rows[entries])
         (logits, _), *judged = meet(pairs, read, read, names, names)
         terms = logits.sub_(shift).exp_()
-        positive, parts, counts = terms.diagonal(dim1=1, dim2=2), [terms], Counter[str]()
+        positive, parts = terms.diagonal(dim1=1, dim2=2), [terms]
         if guard is not None:
-            broken = guard.reasons(names, names, *judged)
-            counts = _counts(broken)
-            parts.append(terms.masked_fill(broken["any"], 0))
+            parts.append(terms.masked_fill(guard.reasons(names, names, *judged)["any"], 0))
         inverse = [[part.sum(dim) / positive for dim in (2, 1)] for part in parts]
         losses = [[float(way.log().sum()) for way in ways] for ways in inverse]
         probability = [float(way.reciprocal().sum()) for way in inverse[0]]
-        return np.array([losses[0], losses[-1], probability]), counts
+        return np.array([losses[0], losses[-1], probability])
 
-    total, counts = np.zeros((3, 2)), Counter[str]()
-    for losses, broken in in_order(measure, equal_batches(offsets, x.dim, _FEWER_ELEMENTS)):
-        total += losses
-        counts.update(broken)
-    every, allowed, probability = total / len(rows)
-    return MeanLosses(every, allowed, probability, _by_reason(counts))
+    total = np.zeros((3, 2))
+    for found in in_order(measure, equal_batches(offsets, x.dim, _FEWER_ELEMENTS)):
+        total += found
+    return total / len(rows)
 
 
 def _read(
@@ -151,16 +134,6 @@ def _read(
 ) -> tuple[Callable[[MeasuredRows], torch.Tensor], torch.Tensor]:
     """Return what reads these rows of a side, once for each side, and their numbers."""
     return cache(partial(gather, indices=members)), torch.from_numpy(members).to(pairs.x.device)
-
-
-def _counts(broken: dict[str, torch.Tensor]) -> Counter[str]:
-    """Count the broken pairs by reason, each from both of its rows."""
-    return Counter({reason: int(mask.count_nonzero()) for reason, mask in broken.items()})
-
-
-def _by_reason(counts: Counter[str]) -> dict[str, int]:
-    """Return how many pairs break the guard, from the sum of all `_counts`."""
-    return {reason: counts[reason] // 2 for reason in _REASONS}
 
 
 def equal_batches(offsets: Int64Array, dim: int, elements: int = _ELEMENTS) -> Iterator[Int64Array]:

@@ -13,11 +13,11 @@ _NOISE_32 = 1e-6  # the same for losses of float32 similarities
 
 def losses(measured: Measured) -> tuple[dict[str, Any], dict[str, float]]:
     """Return the fields of `Evaluation` about losses, and the standard errors of the estimates."""
-    figures, errors = loss_figures(measured, "log_sum", measured.random)
+    figures, errors = loss_figures(measured, "log_sum", measured.random.losses)
     train, random = figures["loss_train"], figures["loss_random"]
     # If random plans differ only in the order of their sums, a quotient would be noise.
     tiny = _NOISE_64 * max(1.0, measured.largest_logit)
-    std = float(measured.random.mean(axis=0).std(ddof=1))
+    std = float(measured.random.losses.mean(axis=0).std(ddof=1))
     std = std if std > tiny else 0.0
     equal = abs(train - random) <= tiny
     oracles = _above(measured.outside, "oracle")

@@ -45,7 +45,7 @@ def fill(indices, similarities, starts, batch_size):  # type: ignore[no-untyped-
     """Return the rows, batch after batch.
 
     Args:
-        indices, similarities: (N, K) of `batchplan.graph.Neighbors`.
+        indices, similarities: (N, K) of `Neighbors`.
         starts: int64 (N,), a permutation.
         batch_size: B.
 

@@ -5,7 +5,7 @@ import pytest
 
 import batchplan
 from batchplan.errors import InputError, ResourceError
-from batchplan.graph import nearest_neighbors
+from batchplan.graph.neighbors import nearest_neighbors
 from batchplan.planners.papers.rwr import proximity
 from batchplan.planners.papers.rwr.counter_random import below, unit
 from batchplan.planners.papers.rwr.proximity import draw_candidates, proximity_graph
