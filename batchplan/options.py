@@ -35,7 +35,12 @@ USUAL_MARGIN = 0.1  # the default relative margin, for plans and for evaluations
 
 @dataclass(frozen=True)
 class Range:
-    """The numbers that an option accepts, see `option`."""
+    """The numbers that an option accepts.
+
+    Attributes:
+        ge, gt, le, lt: at least, above, at most, below.
+        finite: whether a number must be finite; NaN is never accepted.
+    """
 
     ge: float | None = None
     gt: float | None = None
@@ -80,11 +85,7 @@ def option(
     kind: Kind | None = None,
     metavar: str | None = None,
     recorded: bool = True,
-    ge: float | None = None,
-    gt: float | None = None,
-    le: float | None = None,
-    lt: float | None = None,
-    finite: bool = True,
+    **limits: Any,
 ) -> Any:
     """Return a dataclass field that the command line shows as ``flags`` or ``--its-name``.
 
@@ -99,14 +100,11 @@ def option(
         metavar: the name of the value in help, if its type and kind do not give it.
         recorded: whether plans store its value. They store nothing of where and how fast they were
             made.
-        ge, gt, le, lt: the range of a number: at least, above, at most, below. `check_options`
-            checks it, and help shows it.
-        finite: whether a number must be finite; NaN is never accepted.
+        limits: those of a number, see `Range`. `check_options` checks them, and help shows them.
     """
-    limits = Range(ge, gt, le, lt, finite)
     metavar = metavar or {"path": "FILE", "column": "COLUMN", None: None}[kind]
-    about = {"help": help, "flags": flags, "kind": kind, "metavar": metavar, "range": limits}
-    return dataclasses.field(default=default, metadata={**about, "recorded": recorded})
+    about = {"help": help, "flags": flags, "kind": kind, "metavar": metavar, "recorded": recorded}
+    return dataclasses.field(default=default, metadata={**about, "range": Range(**limits)})
 
 
 # Of all readers of folders and globs.

@@ -13,7 +13,6 @@ UInt64Array = NDArray[np.uint64]
 
 _CHUNK_BYTES = 1 << 20  # of the widened rows of a step: they stay in the processor's cache
 _COMPARED_BYTES = 8 << 20  # of the rows compared in a step
-_UNSIGNED: dict[int, type[np.unsignedinteger[Any]]] = {2: np.uint16, 4: np.uint32}
 
 
 def duplicate_codes(matrix: RowMatrix, advance: Callable[[int], None] | None = None) -> Int64Array:
@@ -33,8 +32,22 @@ def duplicate_codes(matrix: RowMatrix, advance: Callable[[int], None] | None = N
 
 
 def first_equals(matrix: RowMatrix, advance: Callable[[int], None] | None = None) -> Int64Array:
-    """Return the first row that equals each row: int64 (N,). See `duplicate_codes`."""
-    return _first_equals(matrix, _hashes(matrix, advance))
+    """Return the lowest row that equals each row, which may be the row itself: int64 (N,). See
+    `duplicate_codes`."""
+    hashes = _hashes(matrix, advance)
+    first = np.arange(len(hashes))
+    waiting = np.argsort(hashes, kind="stable")  # the lowest of equal rows comes first
+    keys = hashes[waiting]
+    begins = np.append(True, keys[1:] != keys[:-1])
+    shared = ~(begins & np.append(begins[1:], True))
+    waiting, keys = waiting[shared], keys[shared]
+    while len(waiting):  # once, unless different rows share a hash
+        begins = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
+        leaders = np.repeat(waiting[begins], np.diff(np.append(begins, len(waiting))))
+        equal = _equal(matrix, waiting, leaders)
+        first[waiting[equal]] = leaders[equal]
+        waiting, keys = waiting[~equal], keys[~equal]
+    return first
 
 
 def repeated_codes(numbers: Int64Array) -> Int64Array:
@@ -62,8 +75,8 @@ def _hashes(
     dtype = matrix.dtype if dtype is None else dtype
     # The weights are fixed: poor ones would cost comparisons, not correctness.
     weights = np.random.Generator(np.random.Philox(0)).integers(0, 2**64, dim, dtype=np.uint64)
-    unsigned = _UNSIGNED[dtype.itemsize]
-    negative_zero = unsigned(1 << (8 * dtype.itemsize - 1))
+    unsigned = f"u{dtype.itemsize}"
+    negative_zero = np.array(-0.0, dtype).view(unsigned)
     hashes = np.empty(n, np.uint64)
     step = max(1, _CHUNK_BYTES // (8 * dim))
     for start in range(0, n, step):
@@ -74,23 +87,6 @@ def _hashes(
         if advance is not None:
             advance(len(bits))
     return hashes
-
-
-def _first_equals(matrix: RowMatrix, hashes: UInt64Array) -> Int64Array:
-    """int64 (N,): the lowest row that equals each row, which may be the row itself."""
-    first = np.arange(len(hashes))
-    waiting = np.argsort(hashes, kind="stable")  # the lowest of equal rows comes first
-    keys = hashes[waiting]
-    begins = np.append(True, keys[1:] != keys[:-1])
-    shared = ~(begins & np.append(begins[1:], True))
-    waiting, keys = waiting[shared], keys[shared]
-    while len(waiting):  # once, unless different rows share a hash
-        begins = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
-        leaders = np.repeat(waiting[begins], np.diff(np.append(begins, len(waiting))))
-        equal = _equal(matrix, waiting, leaders)
-        first[waiting[equal]] = leaders[equal]
-        waiting, keys = waiting[~equal], keys[~equal]
-    return first
 
 
 def _equal(matrix: RowMatrix, rows: Int64Array, others: Int64Array) -> BoolArray:

@@ -20,10 +20,6 @@ from batchplan.typing import Int64Array
 
 _CHUNK_BYTES = 256 << 10
 _NO_ROWS = np.empty(0, np.int64)
-_BITS: dict[int, tuple[type[np.unsignedinteger[Any]], int]] = {
-    2: (np.uint16, 0x7C00),
-    4: (np.uint32, 0x7F800000),
-}
 
 
 class Content(NamedTuple):
@@ -130,8 +126,9 @@ def _check_chunk(chunk: NDArray[Any]) -> tuple[Int64Array, int, Int64Array, floa
     Without their sign bit, floats order as unsigned integers, with Inf and NaN at the top. So
     float16 needs no slow conversion, and a clean chunk takes one mask and one maximum.
     """
-    unsigned, infinity = _BITS[chunk.dtype.itemsize]
-    magnitude = chunk.view(unsigned) & unsigned(np.iinfo(unsigned).max >> 1)
+    unsigned = np.dtype(f"u{chunk.dtype.itemsize}")
+    infinity = np.array(np.inf, chunk.dtype).view(unsigned)
+    magnitude = chunk.view(unsigned) & unsigned.type(np.iinfo(unsigned).max >> 1)
     bad_rows, bad_values = _NO_ROWS, 0
     largest = magnitude.max()
     if largest >= infinity:

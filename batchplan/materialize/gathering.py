@@ -46,7 +46,8 @@ class Ordered:
     group: int = 1
     read: int = 0
     temporary: int = 0
-    _runs: list[_InMemory | _OnDisk] = field(default_factory=list)
+    _held: _Held = field(default_factory=lambda: _Held(0))
+    _runs: list[_Run] = field(default_factory=list)  # none if all rows are held
     _rows_at_once: int = 1
 
     def fill(
@@ -65,37 +66,36 @@ class Ordered:
         Raises:
             OutputError: the disk has less space than that, or a run could not be written.
         """
-        held = _Held(0)
         for batch in batches:
-            if held.size and held.size + batch.nbytes > self.room:
+            if self._held.size and self._held.size + batch.nbytes > self.room:
                 if not self._runs:
-                    self._announce(held, note)
-                self._spill(held)
-                held = _Held(held.stop)
-            held.add(batch)
+                    self._announce(note)
+                self._spill()
+            self._held.add(batch)
             self.read += batch.nbytes
             advance(len(batch))
         if self._runs:
-            self._spill(held)
-        else:
-            self._runs.append(_InMemory(held, self.order))
-        rows = self.window * held.stop // max(1, self.read)
+            self._spill()
+        rows = self.window * self._held.stop // max(1, self.read)
         self._rows_at_once = max(1, rows // self.group) * self.group
 
-    def between(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows at these places of the order, some megabytes at a time."""
+    def between(self, start: int, stop: int) -> Iterator[tuple[pa.RecordBatch, Int64Array]]:
+        """Yield the rows at these places of the order, some megabytes at a time, and their
+        numbers."""
         for begin in range(start, stop, self._rows_at_once):
             end = min(begin + self._rows_at_once, stop)
+            numbers = self.order[begin:end]
+            if not self._runs:
+                yield self._held.rows(numbers), numbers
+                continue
             parts = [run.between(begin, end) for run in self._runs]
             batch = _joined([batch for _, batches in parts for batch in batches])
-            if len(parts) > 1:
-                places = np.concatenate([places for places, _ in parts])
-                batch = batch.take(pa.array(np.argsort(places)))
-            yield batch
+            places = np.concatenate([places for places, _ in parts])
+            yield batch.take(pa.array(np.argsort(places))), numbers
 
-    def _announce(self, held: _Held, note: Callable[[int], None]) -> None:
+    def _announce(self, note: Callable[[int], None]) -> None:
         """Estimate the disk space of all runs from the first one, and require it."""
-        need = held.size * len(self.order) // held.stop
+        need = self._held.size * len(self.order) // self._held.stop
         note(need)
         free = shutil.disk_usage(self.folder).free
         if need > free:
@@ -105,8 +105,9 @@ class Ordered:
                 "--column, raise --memory, or write elsewhere"
             )
 
-    def _spill(self, held: _Held) -> None:
+    def _spill(self) -> None:
         """Write the held rows as a run."""
+        held = self._held
         places = np.flatnonzero((self.order >= held.start) & (self.order < held.stop))
         path = self.folder / f"{len(self._runs):06d}.arrow"
         block = max(1, self.window * (held.stop - held.start) // max(1, held.size))
@@ -115,7 +116,8 @@ class Ordered:
                 for start in range(0, len(places), block):
                     file.write_batch(held.rows(self.order[places[start : start + block]]))
             self.temporary += path.stat().st_size
-        self._runs.append(_OnDisk(places, pa.ipc.open_file(pa.memory_map(str(path))), block))
+        self._runs.append(_Run(places, pa.ipc.open_file(pa.memory_map(str(path))), block))
+        self._held = _Held(held.stop)
 
 
 class _Held:
@@ -154,19 +156,7 @@ class _Held:
 
 
 @dataclass(frozen=True)
-class _InMemory:
-    """All rows of the data."""
-
-    held: _Held
-    order: Int64Array
-
-    def between(self, begin: int, end: int) -> tuple[Int64Array, list[pa.RecordBatch]]:
-        """Return which places from ``begin`` to ``end`` this run has, and their rows."""
-        return np.arange(begin, end), [self.held.rows(self.order[begin:end])]
-
-
-@dataclass(frozen=True)
-class _OnDisk:
+class _Run:
     """Some rows in a file, in the order of the output, ``block`` in each batch."""
 
     places: Int64Array
@@ -174,7 +164,7 @@ class _OnDisk:
     block: int
 
     def between(self, begin: int, end: int) -> tuple[Int64Array, list[pa.RecordBatch]]:
-        """As `_InMemory.between`."""
+        """Return which places from ``begin`` to ``end`` this run has, and their rows."""
         first, last = np.searchsorted(self.places, (begin, end)).tolist()
         rows = []
         for number in range(first // self.block, -(-last // self.block)):

@@ -4,7 +4,6 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from io import BufferedWriter
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -121,8 +120,7 @@ def materialize(
                 advance,
             )
         with runtime.stage("write", len(order)) as advance:
-            rows = partial(_rows, ordered, shape, schema, advance)
-            files = list(_write_shards(shape, staged, form, schema, rows))
+            files = list(_write_shards(ordered, shape, schema, form, staged, advance))
         manifest = {
             "plan": plan.digest,
             "fingerprint": facts.fingerprint,
@@ -141,22 +139,6 @@ def materialize(
         text = json.dumps(manifest, indent=2)
         _write(staged / NAME, BufferedWriter.write, f"{text}\n".encode())
     return Materialized(manifest, ordered.read, ordered.temporary, sum(file.size for file in files))
-
-
-def _rows(
-    ordered: Ordered,
-    shape: InOrder | Tuples,
-    schema: pa.Schema,
-    advance: Callable[[int], None],
-    start: int,
-    stop: int,
-) -> Iterator[pa.RecordBatch]:
-    """Yield the output of the entries from ``start`` to ``stop``, some megabytes at a time."""
-    for batch in ordered.between(start, stop):
-        numbers = ordered.order[start : start + len(batch)]
-        yield shape.joined(batch, numbers, schema)
-        start += len(batch)
-        advance(len(batch))
 
 
 def _require_ids(rows: Int64Array, ids: Any, source: Source, column: str | None) -> None:
@@ -194,13 +176,15 @@ def _room(entries: int, runtime: Runtime) -> int:
 
 
 def _write_shards(
+    ordered: Ordered,
     shape: InOrder | Tuples,
-    home: Path,
-    form: OutputFormat,
     schema: pa.Schema,
-    rows: Callable[[int, int], Iterator[pa.RecordBatch]],
+    form: OutputFormat,
+    home: Path,
+    advance: Callable[[int], None],
 ) -> Iterator[Written]:
-    """Write the files of all folders below ``home``; yield each with its path from there."""
+    """Write the files of all folders below ``home``; yield each with its path from there. Call
+    ``advance`` with the number of entries of each."""
     stop = 0
     for folder, shards in shape.folders.items():
         place = home / folder
@@ -211,8 +195,10 @@ def _write_shards(
             start, stop = stop, stop + len(entries)
             name, count = form.name(number, len(shards)), len(entries) // shape.group
             before = sum(file.num_rows for file in files)
-            shard = ShardRows(schema, count, before, rows(start, stop))
+            rows = (shape.joined(*some, schema) for some in ordered.between(start, stop))
+            shard = ShardRows(schema, count, before, rows)
             files.append(Written(name, count, _write(place / name, form.write, shard)))
+            advance(len(entries))
         for name, text in form.index(schema, files).items():
             _write(place / name, BufferedWriter.write, text)
         for file in files:

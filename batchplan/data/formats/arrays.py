@@ -188,28 +188,19 @@ class _Shard:
             advance(count // width)
 
         if self._unpack:
-            self._decode(self._unpack, out, width, copied)
+            step = max(1, BLOCK_BYTES // width) * width
+            with opened(self.path, "NPZ") as (file, _), self._unpack(file) as stream:
+                for start in range(0, len(out), step):
+                    part = out[start : start + step]
+                    block = stream.read(len(part))
+                    if len(block) < len(part):
+                        raise ValueError("the data end too early")
+                    part[:] = block
+                    copied(len(part))
         elif isinstance(self.path, RemotePath):
             with readable(str(self.path)):
                 self.path.read_into(out, self.offset, width, copied)
         return flat.reshape(self._shape, order=self.order)
-
-    def _decode(
-        self,
-        unpack: Unpack,
-        out: memoryview,
-        width: int,
-        advance: Callable[[int], None],
-    ) -> None:
-        """Fill ``out`` with the decoded numbers, a multiple of ``width`` bytes at a time."""
-        step = max(1, BLOCK_BYTES // width) * width
-        with opened(self.path, "NPZ") as (file, _), unpack(file) as stream:
-            for start in range(0, len(out), step):
-                block = stream.read(min(step, len(out) - start))
-                out[start : start + len(block)] = block
-                if len(block) < min(step, len(out) - start):
-                    raise ValueError("the data end too early")
-                advance(len(block))
 
 
 class ArraySource:
