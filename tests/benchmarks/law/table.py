@@ -1,0 +1,196 @@
+"""``python -m tests.benchmarks.law.table``: the tables of the results, in Markdown.
+
+``python -m tests.benchmarks.law.table law.svg`` also draws gains against the number of pairs.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.benchmarks.finetune.table import SEEDS, interval
+from tests.benchmarks.law.lines import LINES
+
+RESULTS = Path(__file__).parent / "results.jsonl"
+DATA = "dictionary", "gloss", "debian", "code"
+PLACE = "data", "rows", "batch_size", "temperature", "epochs", "copies"  # of a run in the grid
+USUAL = {"temperature": 0.05, "epochs": 2.0, "copies": 0.0}
+
+Run = dict[str, Any]
+
+
+class Grid:
+    """The runs of a file, by place and line."""
+
+    def __init__(self, path: Path = RESULTS) -> None:
+        self._rates: dict[tuple[Any, ...], dict[float, list[Run]]] = {}
+        for line in path.read_text().splitlines():
+            run = json.loads(line)
+            longer = run["as_long_as"]
+            place = [run[name] for name in PLACE if name != "epochs" or longer is None]
+            rates = self._rates.setdefault((*place, run["line"], longer), {})
+            rates.setdefault(run["rate"], []).append(run)
+
+    def of(self, place: Run, line: str, as_long_as: str | None = None) -> dict[int, Run]:
+        """The runs of a line by seed, at the rate that most seeds have run with, or that seed 0
+        found best."""
+        key = [place[name] for name in PLACE if name != "epochs" or as_long_as is None]
+        rates = self._rates.get((*key, line, as_long_as), {})
+        own = max(rates.values(), default=[], key=lambda runs: (
+            min(len(runs), SEEDS), max(run["validation"] for run in runs if run["seed"] == 0)
+        ))  # fmt: skip
+        return {run["seed"]: run for run in own}
+
+    def values(self, name: str, **fixed: Any) -> list[Any]:
+        """The values of a part of the places that agree with the fixed ones, rising."""
+        places = (run for rates in self._rates.values() for runs in rates.values() for run in runs)
+        return sorted({run[name] for run in places if fixed.items() <= run.items()})
+
+    def gain(
+        self, place: Run, line: str, base: str, as_long_as: str | None = None
+    ) -> tuple[float, float, int] | None:
+        """The mean gain of a line over another in nDCG@10 of the test pairs, half of its 95%
+        interval, and the number of seeds; None if no seed has run with both.
+
+        Args:
+            as_long_as: the base runs for as long as this planned line, not for as many epochs.
+        """
+        own, other = self.of(place, line), self.of(place, base, as_long_as)
+        seeds = sorted(own.keys() & other.keys())
+        if not seeds:
+            return None
+        return *interval([own[seed]["test"] - other[seed]["test"] for seed in seeds]), len(seeds)
+
+    def time(self, place: Run, line: str, base: str, kind: str = "seconds") -> float | None:
+        """The least processor time of a line over that of another one."""
+        own, other = self.of(place, line), self.of(place, base)
+        if not own or not other:
+            return None
+        return float(min(run[kind] for run in own.values())
+                     / min(run["seconds"] for run in other.values()))  # fmt: skip
+
+
+def told(gain: tuple[float, float, int] | None) -> str:
+    """A gain with its interval, and the number of seeds unless it is `SEEDS`."""
+    if gain is None:
+        return ""
+    mean, half, seeds = gain
+    error = f" ± {half:.2f}" if seeds > 1 else ""
+    few = "" if seeds == SEEDS else f" ({seeds})"
+    return f"{mean:+.2f}{error}{few}".replace("-", "\N{MINUS SIGN}")
+
+
+def law(grid: Grid, batch_size: int) -> str:
+    """For each data set and number of pairs, after two epochs: the score of shuffled batches, what
+    `hardness_mode` and plans add, and what plans add and cost where it is used."""
+    head = [
+        "Data",
+        "Pairs",
+        "shuffled",
+        "`hardness_mode`",
+        "planned",
+        "its time",
+        "planned, in equal time",
+        "planned, over `hardness_mode`",
+        "the same, in equal time",
+    ]
+    lines = [head, ["---"] * len(head)]
+    for data in DATA:
+        for rows in grid.values("rows", data=data, batch_size=batch_size, line="planned", **USUAL):
+            place = {"data": data, "rows": rows, "batch_size": batch_size, **USUAL}
+            time = grid.time(place, "planned", "shuffled")
+            scores = [run["test"] for run in grid.of(place, "shuffled").values()]
+            lines.append([
+                data, f"{rows:,}", f"{np.mean(scores):.2f}",
+                told(grid.gain(place, "hardness", "shuffled")),
+                told(grid.gain(place, "planned", "shuffled")),
+                "" if time is None else f"{time:.1f}",
+                told(grid.gain(place, "planned", "shuffled", "planned")),
+                told(grid.gain(place, "planned-hardness", "hardness")),
+                told(grid.gain(place, "planned-hardness", "hardness", "planned-hardness")),
+            ])  # fmt: skip
+    return joined(lines)
+
+
+def others(grid: Grid) -> str:
+    """What each further line gains over the one without a plan, for each place with such runs."""
+    lines = [["Batches", "Data", "Pairs", "B", "Gain", "Planned there", "Time"], ["---"] * 7]
+    usual = {"shuffled", "hardness", "planned", "planned-hardness"}
+    for name, line in LINES.items():
+        if name in usual:
+            continue
+        for place in places(grid, line=name, **USUAL):
+            peer = "planned" if line.base == "shuffled" else "planned-hardness"
+            if (gain := grid.gain(place, name, line.base)) is not None:
+                time = grid.time(place, name, line.base) or 0
+                lines.append(
+                    [
+                        line.text,
+                        place["data"],
+                        f"{place['rows']:,}",
+                        f"{place['batch_size']:,}",
+                        told(gain),
+                        told(grid.gain(place, peer, line.base)),
+                        f"{time:.1f}",
+                    ]
+                )
+    return joined(lines)
+
+
+def settings(grid: Grid, name: str) -> str:
+    """What plans gain by the value of a part of the usual setting, for each place that has run with
+    more than the usual value."""
+    lines = [["Data", "Pairs", "B", name.capitalize(), "shuffled", "planned",
+              "planned, over `hardness_mode`"], ["---"] * 7]  # fmt: skip
+    rest = {key: value for key, value in USUAL.items() if key != name}
+    for place in places(grid, line="planned", **rest):
+        fixed = {key: place[key] for key in PLACE if key != name}
+        if len(grid.values(name, line="planned", as_long_as=None, **fixed)) > 1:
+            scores = [run["test"] for run in grid.of(place, "shuffled").values()]
+            lines.append([place["data"], f"{place['rows']:,}", f"{place['batch_size']:,}",
+                          f"{place[name]:g}", f"{np.mean(scores):.2f}",
+                          told(grid.gain(place, "planned", "shuffled")),
+                          told(grid.gain(place, "planned-hardness", "hardness"))])  # fmt: skip
+    return joined(lines)
+
+
+def places(grid: Grid, **fixed: Any) -> list[Run]:
+    """The places of the grid with runs that agree with the fixed values."""
+    found = [grid.values(name, as_long_as=None, **fixed) for name in PLACE]
+    every = (dict(zip(PLACE, values, strict=True)) for values in product(*found))
+    own = [place for place in every if grid.of(place, fixed["line"])]
+    return sorted(own, key=lambda place: (DATA.index(place["data"]), *list(place.values())[1:]))
+
+
+def joined(lines: list[list[str]]) -> str:
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def tables(grid: Grid) -> dict[str, str]:
+    """The tables by their headings; empty ones are left out."""
+    found = {f"B = {size:,}": law(grid, size)
+             for size in grid.values("batch_size", line="planned", **USUAL)}  # fmt: skip
+    found |= {
+        name.capitalize(): settings(grid, name) for name in ("epochs", "temperature", "copies")
+    }
+    found["Other lines"] = others(grid)
+    return {name: table for name, table in found.items() if table.count("\n") > 1}
+
+
+def main() -> None:
+    grid = Grid()
+    for name, table in tables(grid).items():
+        print(f"\n{name}\n\n{table}")
+    if len(sys.argv) > 1:
+        from tests.benchmarks.law.picture import draw
+
+        Path(sys.argv[1]).write_bytes(draw(grid))
+
+
+if __name__ == "__main__":
+    main()
