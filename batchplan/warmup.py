@@ -75,24 +75,19 @@ def runs(folder: Path, runtime: Runtime) -> list[Run]:
     both = Embeddings.from_arrays(noise[0], y), Embeddings.from_arrays(noise[0])
     runs_of_pairs = [run for data in both for run in _runs(data, table, runtime)]
     tuples = Embeddings.from_arrays(noise[0], y, negatives=noise[1])
-    return [*runs_of_pairs, *_runs_of_mined(tuples, runtime)]
+    return [*runs_of_pairs, *_runs_of_mined(tuples, table, runtime)]
 
 
-def _planned(planner: str, data: Data, runtime: Runtime, way: dict[str, Any]) -> Any:
+def _planned(planner: str, data: Data, way: dict[str, Any], table: Path, runtime: Runtime) -> Any:
+    """Plan with some options, of which those of columns are in a table."""
+    if any(name.endswith(("_column", "_id")) for name in way):
+        way = {**way, "label_table": str(table)}
     kind: Any = PLANNERS[planner].options
     return run_planner(planner, data, kind(batch_size=_BATCH, **way), runtime)
 
 
 def _runs(data: Embeddings, table: Path, runtime: Runtime) -> Iterator[Run]:
     """Yield the runs on pairs or on one matrix."""
-
-    def planned(planner: str, way: dict[str, Any]) -> Any:
-        named = (
-            {"label_table": str(table)}
-            if any(name.endswith(("_column", "_id")) for name in way)
-            else {}
-        )
-        return _planned(planner, data, runtime, {**way, **named})
 
     def refined(way: dict[str, Any]) -> Plan:
         return refine_plan(plan, data, RefineOptions(passes=1, **way), runtime)
@@ -102,10 +97,10 @@ def _runs(data: Embeddings, table: Path, runtime: Runtime) -> Iterator[Run]:
         facts = RowFacts.read(data, options, runtime, codes)
         return evaluate_plans([plan], data, facts, options, runtime)
 
-    plan: Plan = planned("random", {})
+    plan: Plan = _planned("random", data, {}, table, runtime)
     for planner in PLANNERS:
         for way in ({}, *_WAYS.get(planner, [])):
-            yield partial(planned, planner, way)
+            yield partial(_planned, planner, data, way, table, runtime)
     for way in ({}, _NEAR, _COLD, {"source_column": "code", "label_table": str(table)}):
         yield partial(refined, way)
     for way in ({}, _COLD):
@@ -114,14 +109,10 @@ def _runs(data: Embeddings, table: Path, runtime: Runtime) -> Iterator[Run]:
     yield partial(describe, data, runtime, similarity="cosine")
 
 
-def _runs_of_mined(tuples: Embeddings, runtime: Runtime) -> Iterator[Run]:
+def _runs_of_mined(tuples: Embeddings, table: Path, runtime: Runtime) -> Iterator[Run]:
     """Yield the runs that need mined negatives or lists of candidates."""
-
-    def planned(planner: str, data: Data, **way: Any) -> Any:
-        return _planned(planner, data, runtime, way)
-
-    yield partial(planned, "partition", tuples, **_NEAR)
+    yield partial(_planned, "partition", tuples, _NEAR, table, runtime)
     ids = (np.arange(_ROWS)[:, None] + 1 + np.arange(_BATCH)) % _ROWS
     scores = np.tile(np.linspace(0.9, 0.1, _BATCH), (_ROWS, 1))
     lists = Candidates.from_lists(ids, scores, np.ones(_ROWS))
-    yield partial(planned, "partition", lists)
+    yield partial(_planned, "partition", lists, {}, table, runtime)

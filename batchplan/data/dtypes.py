@@ -60,6 +60,19 @@ def kept_dtype(dtype: np.dtype[Any], where: str) -> np.dtype[Any]:
     return dtype if dtype == np.int8 else stored_dtype(dtype, where)
 
 
+def require_matrix(shape: tuple[int, ...], where: str) -> None:
+    """Refuse a shape other than (rows, dimensions); ``where`` begins the message."""
+    if len(shape) != 2:
+        hints = {0: "a single number is not a matrix", 1: "stack the vectors with np.stack"}
+        hint = hints.get(len(shape), "reshape to (rows, dimensions)")
+        raise InputError(
+            f"{where}: got {len(shape)} dimensions, shape {shape}, expected 2 "
+            f"(rows, dimensions); {hint}"
+        )
+    if shape[0] and not shape[1]:
+        raise InputError(f"{where}: got shape {shape}, expected at least 1 dimension")
+
+
 def widened(rows: NDArray[Any]) -> NDArray[Any]:
     """bfloat16 and int8 as float32, exactly; an array of another dtype as it is."""
     if rows.dtype == np.int8:

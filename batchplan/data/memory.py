@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from batchplan.data.dtypes import BFLOAT16, NARROW, fill, stored_dtype, widened
+from batchplan.data.dtypes import BFLOAT16, NARROW, fill, require_matrix, stored_dtype, widened
 from batchplan.data.matrix import RowMatrix, Shard, Side
 from batchplan.errors import InputError
 from batchplan.text import check_urls
@@ -88,13 +88,7 @@ def _segment(array: NDArray[Any], where: str) -> NDArray[Any]:
     if array.dtype.name == "bfloat16":  # of ml_dtypes, as JAX has it
         array = array.view(BFLOAT16)
     dtype = stored_dtype(array.dtype, where)
-    if array.ndim != 2:
-        raise InputError(
-            f"{where}: got {array.ndim} dimensions, shape {array.shape}, expected 2 "
-            "(rows, dimensions); reshape, or stack the vectors with np.stack"
-        )
-    if array.shape[1] == 0:
-        raise InputError(f"{where}: got shape {array.shape}, expected at least 1 dimension")
+    require_matrix(array.shape, where)
     flags = array.flags
     if array.dtype in (dtype, *NARROW) and flags.c_contiguous and flags.aligned:
         return array

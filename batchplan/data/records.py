@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import cast
@@ -15,7 +16,7 @@ from batchplan.data.arrow_types import decoded_bytes, storage
 from batchplan.data.columns import choose_ids, require_column
 from batchplan.data.formats import arrow, jsonl, parquet
 from batchplan.data.formats.decoding import decoding
-from batchplan.data.formats.tables import ROWS_AT_ONCE, Piece, TableFiles
+from batchplan.data.formats.tables import ROWS_AT_ONCE, Piece, TableFiles, TableFormat
 from batchplan.data.ids import Ids, checked_ids
 from batchplan.data.shards import find_files, note_empty, order_of
 from batchplan.errors import InputError
@@ -143,10 +144,12 @@ class Source:
         return self._reading(self.schema).pieces(self.schema.names, at_once)
 
     def _reading(self, schema: pa.Schema) -> TableFiles[pa.Schema]:
-        """Return the files, which give the columns of ``schema``."""
+        """Return the files, which give the columns of ``schema``. Values that a line lacks are
+        null."""
         if self.files.form is not jsonl.FORMAT:
             return self.files
-        return replace(self.files, form=jsonl.with_columns(schema))
+        form = TableFormat(self.files.form.name, partial(jsonl.open_table, schema=schema))
+        return replace(self.files, form=form)
 
 
 def _kind_of(path: Path) -> str:

@@ -172,7 +172,7 @@ def no_rows():
     return [save("a.npy", GOOD[:0])]
 
 
-@case("a.npy: got shape (10, 0), expected at least 1 row and 1 dimension")
+@case("a.npy: got shape (10, 0), expected at least 1 dimension")
 def no_columns():
     return [save("a.npy", GOOD[:, :0])]
 

@@ -12,7 +12,7 @@ from typing import IO, Any, BinaryIO, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from batchplan.data.dtypes import fill, kept_dtype, widened
+from batchplan.data.dtypes import fill, kept_dtype, require_matrix, widened
 from batchplan.data.matrix import BLOCK_BYTES, Allocate, RowMatrix, Shard, Side
 from batchplan.data.wanted import Wanted
 from batchplan.errors import InputError
@@ -113,14 +113,8 @@ class _Shard:
 
     def __init__(self, path: ShardPath, header: ArrayHeader, file: BinaryIO, size: int) -> None:
         shape, self.dtype, offset = header.shape, header.dtype, file.tell()
-        kept_dtype(self.dtype, str(path))
-        if len(shape) != 2:
-            hints = {0: "a single number is not a matrix", 1: "stack the vectors with np.stack"}
-            hint = hints.get(len(shape), "reshape to (rows, dimensions)")
-            raise InputError(
-                f"{path}: got {len(shape)} dimensions, shape {shape}, expected 2 "
-                f"(rows, dimensions); {hint}"
-            )
+        self.kept = kept_dtype(self.dtype, str(path))
+        require_matrix(shape, str(path))
         # Python integers do not overflow, so this catches any wrong header before it is mapped.
         expected = offset + prod(shape) * self.dtype.itemsize
         if min(shape) < 0:
@@ -131,8 +125,6 @@ class _Shard:
                 f"{path}: got {size} bytes, expected {expected} for the header's shape "
                 f"{shape} of {self.dtype}; the file is {state}: write or copy it again"
             )
-        if shape[0] and not shape[1]:
-            raise InputError(f"{path}: got shape {shape}, expected at least 1 row and 1 dimension")
         self.path, self.offset = path, offset
         self._shape, self._counts, self._unpack = shape, header.counts, header.unpack
         self.rows, self.dim = shape[0], shape[1] - self._counts
@@ -232,13 +224,13 @@ class ArraySource:
             raise InputError(f"{first.path}: got shape {shape}, expected at least 1 row")
         self._shards, self._side, self.sides, self.column = shards, side, (side,), column
         first = shards[0]
-        self._dtype = kept_dtype(first.dtype, str(first.path))
+        self._dtype = first.kept
         for shard in shards[1:]:
-            dtype = kept_dtype(shard.dtype, str(shard.path))
-            if (shard.dim, dtype) != (first.dim, self._dtype):
+            if (shard.dim, shard.kept) != (first.dim, first.kept):
                 raise InputError(
-                    f"{shard.path}: got {shard.dim} dimensions of {dtype}, expected {first.dim} "
-                    f"of {self._dtype} as in {first.path}; the shards of side {side} must be alike"
+                    f"{shard.path}: got {shard.dim} dimensions of {shard.kept}, expected "
+                    f"{first.dim} of {first.kept} as in {first.path}; the shards of side {side} "
+                    "must be alike"
                 )
         self.counts = {str(shard.path): shard.rows for shard in shards}
         self.rows = sum(self.counts.values())

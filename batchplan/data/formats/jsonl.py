@@ -4,7 +4,6 @@ import io
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -67,11 +66,6 @@ def _parts(lines: list[bytes], columns: int) -> Iterator[list[bytes]]:
 def merge(first: pa.Schema, second: pa.Schema) -> pa.Schema:
     """Return the columns of both schemas, with types that can hold the values of both."""
     return pa.unify_schemas([first, second], promote_options="permissive")
-
-
-def with_columns(schema: pa.Schema) -> TableFormat:
-    """Return the format of files with these columns. Values that a line lacks are null."""
-    return TableFormat(FORMAT.name, partial(open_table, schema=schema))
 
 
 def _require_few(names: Iterable[Any], where: str) -> None:

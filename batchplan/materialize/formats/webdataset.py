@@ -19,10 +19,7 @@ from batchplan.materialize.formats.contents import OutputFormat, ShardRows
 def check(schema: pa.Schema) -> None:
     """Require names that can be suffixes for columns of bytes, and JSON types for the others."""
     json_text.check_columns(pa.schema([field for field in schema if not is_bytes(field.type)]))
-    for field in schema:
-        name = field.name
-        if not is_bytes(field.type):
-            continue
+    for name in [field.name for field in schema if is_bytes(field.type)]:
         if name != name.lower() or "/" in name or name == "json" or len(name.encode()) > 80:
             raise InputError(
                 f"column {name!r}: contains bytes, so its name becomes the suffix of a file in the "
