@@ -15,6 +15,7 @@ imported), where tensors are on the CPU and products of bfloat16 are wrong.
 
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cache
 from threading import Lock
 
 import torch
@@ -245,9 +246,15 @@ def _stages(tile: Tile, keys: torch.Tensor) -> int:
     """Steps of depth in flight: as many as fit into the memory of a multiprocessor."""
     if keys.device.type != "cuda":
         return 1
-    properties = triton.runtime.driver.active.utils.get_device_properties(keys.device.index or 0)
     stage_bytes = (tile.rows + tile.columns) * tile.depth * keys.element_size()
-    return max(1, min(4, int(properties["max_shared_mem"]) // stage_bytes))
+    return max(1, min(4, _shared_memory(keys.device.index or 0) // stage_bytes))
+
+
+@cache  # the driver takes a millisecond to tell
+def _shared_memory(device: int) -> int:
+    """Bytes of memory that the threads of a multiprocessor of a device share."""
+    properties = triton.runtime.driver.active.utils.get_device_properties(device)
+    return int(properties["max_shared_mem"])
 
 
 def _launch(kernel, programs, device, *arguments, **options):

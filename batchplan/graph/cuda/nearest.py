@@ -153,7 +153,9 @@ def nearest(
     while True:
         limits = _limits(sides, expected, owners)
         limits[~lacking] = torch.inf
-        _sweep(sides, limits, ranked, rules, expected, advance)
+        # A later sweep lists pairs of the few rows that lack some, so its strips stay high.
+        guess = expected * float(lacking.float().mean()) * (1 + both)
+        _sweep(sides, limits, ranked, rules, guess, advance)
         owner, partner, place, score = ranked.rank()
         indices[owner, place] = partner
         similarities[owner, place] = score
@@ -170,10 +172,11 @@ def _sweep(
     limits: torch.Tensor,
     ranked: _Ranked,
     rules: Rules,
-    expected: float,
+    guess: float,
     advance: Callable[[int], None],
 ) -> None:
-    """Offer every pair that reaches a limit to its owners; limits rise as better pairs come."""
+    """Offer every pair that reaches a limit to its owners; limits rise as better pairs come. A row
+    of x is expected to list ``guess`` pairs."""
     n = sides.embeddings.num_rows
     paired = sides.embeddings.paired
     both = len(limits) == 2 * n
@@ -185,7 +188,7 @@ def _sweep(
             return Limits(rows, limits[n:].to(device))
         return Limits(rows, torch.full_like(rows, torch.inf) if paired else rows)
 
-    with closing(strips(sides, of_pairs, expected * (1 + both), half=not paired)) as swept:
+    with closing(strips(sides, of_pairs, guess, half=not paired)) as swept:
         for pairs in swept:
             i, j, score = (
                 part.to(sides.device) for part in (pairs.rows, pairs.columns, pairs.scores)
