@@ -18,7 +18,7 @@ from batchplan.lazy import lazily
 if TYPE_CHECKING:
     from batchplan.comparison import compare
     from batchplan.data import Candidates, Embeddings, load_embeddings
-    from batchplan.embedding import embed
+    from batchplan.embedding import embed, token_embeddings
     from batchplan.planners import mine_negatives, plan
     from batchplan.plans import Plan
     from batchplan.plans.negatives import Negatives
@@ -49,6 +49,7 @@ __all__ = [
     "mine_negatives",
     "plan",
     "refine",
+    "token_embeddings",
 ]
 
 __getattr__, __dir__ = lazily(__name__, __file__)

@@ -64,6 +64,8 @@ class EmbedKeywords(TypedDict, total=False):
     shard_order: Literal["lexicographic", "natural"] | None
     prompt: list[str] | None
     prompt_text: list[str] | None
+    table: bool
+    keep_texts: bool
     normalize: bool
     batch_size: int
     shard_rows: int

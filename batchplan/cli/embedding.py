@@ -1,15 +1,17 @@
 """The command `embed`: embed the texts of a data set."""
 
-from dataclasses import MISSING
+from dataclasses import MISSING, replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from batchplan.cli.grouping import check_no_urls, grouped
 from batchplan.cli.materializing import Data
-from batchplan.cli.options import FORCE, JSON, QUIET, VERBOSE
+from batchplan.cli.options import FORCE, JSON, QUIET, VERBOSE, HostSession, Session
 from batchplan.cli.output import print_json
 from batchplan.embedding.options import EmbedOptions
+from batchplan.errors import InputError, OptionError
 from batchplan.options import option
 from batchplan.runtime import format_bytes, peak_memory
 
@@ -62,3 +64,55 @@ def embed(
         ("shards", f"{done.shards:,}{kept}"),
     ]
     watch.summarize([*rows, watch.timing(), ("peak memory", format_bytes(peak_memory()))])
+
+
+def embedded_texts(
+    data: list[str], model: str, output: str, session: Session, *, whole: bool, force: bool
+) -> tuple[str, Session]:
+    """Embed tables of texts in a folder next to a plan, unless it has their vectors already.
+
+    Args:
+        data: the tables. Their columns are named by ``session``, or found.
+        output: the plan.
+        whole: whether the whole model runs; otherwise its token vectors are averaged.
+
+    Returns:
+        The folder, and the session that reads it.
+
+    Raises:
+        OptionError: other files are named with the texts.
+        InputError: no column of texts; or as `batchplan.embed`.
+    """
+    from batchplan.cli.console import Watch
+    from batchplan.data.records import Source
+    from batchplan.data.texts import paired_columns, strings_of
+    from batchplan.data.wanted import is_negative
+    from batchplan.embedding import embed as write
+    from batchplan.runtime import Runtime
+
+    if session.pair or session.negatives not in (None, [], ["none"]):
+        raise OptionError("model: given with files of vectors; give one table with all texts")
+    named = [name for name in (session.x_column, session.y_column) if name is not None]
+    if named and len(named) != 2 - session.single:
+        raise OptionError("model: given with one column of two; name both, or none")
+    watch = Watch(quiet=session.quiet, verbose=session.verbose)
+    with watch.watching():
+        schema = Source.of(data, Runtime(observer=watch), order=session.shard_order).available
+        names = strings_of(schema, named)
+        usual = paired_columns(names, 2 - session.single)
+        mined = [] if session.negatives else [name for name in names if is_negative(name)]
+        found = [*(named or usual[:2]), *mined * (not session.single)]
+        if not found:
+            raise InputError(
+                f"{data[0]}: the columns are {', '.join(schema.names)}, expected texts; name them "
+                "with --x-column and --y-column"
+            )
+        folder = str(Path("plan" if output == "-" else output).with_suffix(".vectors"))
+        write(
+            model, data, folder, force=force, reuse=True, device=session.device, observer=watch,
+            columns=",".join(found), id_column=session.id_column, table=not whole, keep_texts=True,
+            shard_order=session.shard_order,
+        )  # fmt: skip
+    plain = HostSession()
+    kept = ("x_column", "y_column", "id_column", "shard_order", "negatives")
+    return folder, replace(session, **{name: getattr(plain, name) for name in kept})

@@ -58,8 +58,8 @@ class PlanningCommand(PaneledCommand):
 
     panels: ClassVar = {
         "Basic": (
-            "output", "force", "pair", "batch_size", "temperature", "similarity", "mega_batches",
-            "quantile", "epoch", "seed", "quiet", "help",
+            "output", "force", "model", "embed", "pair", "batch_size", "temperature", "similarity",
+            "mega_batches", "quantile", "epoch", "seed", "quiet", "help",
         ),
         "Guard": _GUARD,
         "Devices": _DEVICES,

@@ -21,6 +21,7 @@ from batchplan.cli.options import (
 )
 from batchplan.cli.output import print_json
 from batchplan.cli.spelling import spelled
+from batchplan.errors import OptionError
 from batchplan.options import LIMITS, MUCH_EXCLUDED, option, paths_of
 from batchplan.planners import Planner, run_planner
 from batchplan.planners.common.options import PlainOptions, TableOptions
@@ -103,6 +104,12 @@ def plan(
     embeddings: Inputs,
     options: PlainOptions,
     session: Session,
+    model: str | None = option(
+        None,
+        "Plan a table of texts, from the token vectors of this model: a folder, or a name on the "
+        "Hub. Takes seconds, and keeps the vectors next to the plan.",
+    ),
+    embed: bool = option(False, "Run the whole model of --model instead.", "--embed"),
     output: str | None = _output("Plan file", PLAN_FILE),
     force: bool = FORCE,
     json: bool = JSON,
@@ -110,12 +117,23 @@ def plan(
     """Choose a planner and its options for the data, and plan.
 
     Prints what it chose, why, the full command that writes the same plan, and the verdict on it.
+    Tables of texts need --model.
 
     \b
     Example:
       batchplan plan embeddings.parquet -o plan.npy
     """
     path = PLAN_FILE if output is None else output
+    if embed and model is None:
+        raise OptionError("embed: given without --model; name the model that embeds the texts")
+    if model is not None:
+        from batchplan.cli.embedding import embedded_texts
+        from batchplan.plans.output import check_output
+
+        check_output(path, force=force, inputs=embeddings)
+        options = _labelled(options, embeddings)
+        folder, session = embedded_texts(embeddings, model, path, session, whole=embed, force=force)
+        embeddings = [folder]
 
     def work(opened: Opened) -> _Worked:
         from batchplan.planners.choice import choose
@@ -128,7 +146,10 @@ def plan(
         made = run_planner(name, opened.data, settings, opened.runtime)
         return _Worked(made, settings, command=command)
 
-    _run(work, session, embeddings, path, paths_of(options, session), force=force, json=json)
+    _run(
+        work, session, embeddings, path, paths_of(options, session), force=force, json=json,
+        vectors=None if model is None else embeddings[0],
+    )  # fmt: skip
 
 
 @grouped
@@ -162,6 +183,14 @@ def refine(
     path = REFINED_FILE if output is None else output
     read = [plan, *paths_of(options, session)]
     _run(work, session, embeddings or [], path, read, force=force, json=json)
+
+
+def _labelled(options: PlainOptions, texts: list[str]) -> PlainOptions:
+    """Return options that read columns of labels from the table of texts."""
+    named = options.names_ids or options.group_column is not None
+    if not named or options.label_table is not None or len(texts) > 1:
+        return options
+    return replace(options, label_table=texts[0])
 
 
 def _gain(worked: _Worked, opened: Opened) -> Gain | None:
@@ -200,6 +229,7 @@ def _run(
     force: bool,
     json: bool,
     table: bool = False,
+    vectors: str | None = None,
 ) -> None:
     """Read, plan, write and summarise. The output must not overwrite the embeddings or ``read``."""
     if table:
@@ -225,6 +255,8 @@ def _run(
             from batchplan.quality.verdict import sentence_on
 
             summary["verdict"] = sentence_on(worked.made, gained)
+    if vectors is not None:
+        summary["vectors"] = vectors
     if json:
         print_json(summary)
     else:
@@ -292,6 +324,8 @@ def _facts(summary: dict[str, Any], opened: Opened) -> Iterator[tuple[str, str]]
     yield "peak memory", memory
     output = summary["output"]
     yield "plan", "standard output" if output == "-" else one_line(output)
+    if "vectors" in summary:
+        yield "vectors", one_line(summary["vectors"])
     if "verdict" in summary:
         yield "verdict", summary["verdict"]
 

@@ -44,23 +44,36 @@ def likely_columns(
     files = [files_of("x", embeddings), files_of("y", embeddings)]
     if table is not None:
         files = [[located(table)]]
-    found = [_strings_of(paths, {*_NO_TEXTS, *others}) for paths in files]
-    x, y = ([name for name in found[side] if not is_negative(name)] for side in (0, -1))
+    found = [_strings_in(paths, others) for paths in files]
     if files[0] != files[-1]:
+        x, y = ([name for name in found[side] if not is_negative(name)] for side in (0, -1))
         return [*(x or y)[:1], *(y or x)[:1]]
-    chosen = ["anchor", "positive"] if {"anchor", "positive"} <= {*x} else x
-    chosen = chosen[: 1 + embeddings.paired]
-    mined = [name for name in found[0] if is_negative(name)] if len(chosen) > 1 else []
-    return [*chosen, *mined[: len(embeddings.negatives)]]
+    return paired_columns(found[0], 1 + embeddings.paired, len(embeddings.negatives))
 
 
-def _strings_of(paths: Sequence[ShardPath], others: Collection[str | None]) -> list[str]:
-    """Return the columns of strings that all files have, without ``others``."""
+def paired_columns(names: Sequence[str], sides: int = 2, mined: int | None = None) -> list[str]:
+    """Choose the columns of pairs among columns of texts: ``anchor`` and ``positive`` if both are
+    there, otherwise the first ``sides``; then up to ``mined`` columns of mined negatives, None for
+    all."""
+    x = [name for name in names if not is_negative(name)]
+    chosen = (["anchor", "positive"] if {"anchor", "positive"} <= {*x} else x)[:sides]
+    return chosen + [name for name in names if is_negative(name)][:mined] * (len(chosen) > 1)
+
+
+def strings_of(schema: pa.Schema, others: Collection[str | None] = ()) -> list[str]:
+    """Return the columns of strings, without ``others``, and those with names of labels, ids or
+    sources."""
+    names = [field.name for field in schema if is_text(field.type)]
+    unwanted = {*_NO_TEXTS, *others}
+    return [name for name in names if names.count(name) == 1 and name not in unwanted]
+
+
+def _strings_in(paths: Sequence[ShardPath], others: Collection[str | None]) -> list[str]:
+    """Return the columns of `strings_of` that all files have."""
     found: list[str] = []
     for number, path in enumerate(paths):
         with opened(path) as file:
-            names = [field.name for field in file.schema if is_text(field.type)]
-        own = [name for name in names if names.count(name) == 1 and name not in others]
+            own = strings_of(file.schema, others)
         found = [name for name in own if not number or name in found]
     return found
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from batchplan.data.arrow_types import encoded
 from batchplan.data.records import Source
 from batchplan.embedding.options import EmbedOptions
+from batchplan.embedding.table import token_table
 from batchplan.errors import InputError
 from batchplan.files.atomic import remove, write_files
 from batchplan.files.documents import parse_json
@@ -32,7 +33,12 @@ from batchplan.runtime import Observer, Runtime
 
 NAME = EMBEDDED
 _MOST_BYTES = 1 << 20
+_CUT = 300  # characters of a text that is written
 _BATCHES_AT_ONCE = 64  # batches of the model between two steps of the progress
+
+
+Advance = Callable[[int], None]
+VectorsOf = Callable[[pa.Table, int, Advance], Iterator[NDArray[np.float16]]]
 
 
 class Encoder(Protocol):
@@ -73,6 +79,7 @@ def embed(
     output: PathLike,
     *,
     force: bool = False,
+    reuse: bool = False,
     device: str = "auto",
     observer: Observer | None = None,
     **options: Unpack[EmbedKeywords],
@@ -92,6 +99,7 @@ def embed(
         output: the folder to write.
         force: replace an existing folder of this function, and begin again if an interrupted run
             had another model, data or options.
+        reuse: keep an existing folder with the same model, data and options instead of refusing it.
         device, observer: see `Runtime`. Your own encoder has its own device.
         options: fields of `EmbedOptions`: the columns, and how to cut shards.
 
@@ -105,29 +113,37 @@ def embed(
     settings, runtime = EmbedOptions(**options), Runtime(device, observer=observer)
     paths, path = listed(data), Path(output)
     model = [encoder] if isinstance(encoder, str) and os.path.isdir(encoder) else []
-    check_folder(path, NAME, force=force, inputs=[*paths, *model])
-    if isinstance(encoder, str):
-        with runtime.stage("load"):
-            from batchplan.embedding.encoder import SentenceEncoder
-
-            encoder = SentenceEncoder(encoder, settings, runtime)
+    check_folder(path, NAME, force=force or reuse, inputs=[*paths, *model])
+    with runtime.stage("load"):
+        used = _loaded(encoder, settings, runtime)
     with runtime.stage("scan"):
         source = Source.of(paths, runtime, settings.names, settings.shard_order)
         _require_text(source)
         name, ids = source.ids(settings.id_column) or (None, None)
         facts = {
-            **encoder.facts, "data": _digest(source), "rows": source.num_rows,
+            **used.facts, "data": _digest(source), "rows": source.num_rows,
             "columns": settings.names, "id_column": name, "normalize": settings.normalize,
             "batch_size": settings.batch_size, "shard_rows": settings.shard_rows,
         }  # fmt: skip
+        if settings.keep_texts:
+            facts["texts"] = _CUT
         if source.order:  # of the data of plans for these embeddings
             facts["shard_order"] = source.order
+    if reuse and (path / NAME).exists():
+        shards = sorted(path.glob("shard-*.parquet"))
+        if _facts_in(path) == facts and len(shards) == -(-source.num_rows // settings.shard_rows):
+            return Embedded(facts, _dim(shards[0], settings), len(shards), len(shards))
+        check_folder(path, NAME, force=force, inputs=paths)
+    if settings.table:
+        vectors_of = _by_tokens(used, source, runtime)
+    else:
+        vectors_of = _whole_model(used, settings)
     kept, width = 0, len(settings.names)
     with (
         staged_folder(path, keep=True) as folder,
         runtime.stage("embed", source.num_rows * width) as advance,
     ):
-        _claim(folder, facts, force)
+        _claim(folder, facts, force or reuse)
         for number, table in enumerate(_cut(_coded(source), settings.shard_rows)):
             shard, first = folder / f"shard-{number:06d}.parquet", number * settings.shard_rows
             if shard.exists():  # shards are replaced atomically, so that it is whole
@@ -135,28 +151,88 @@ def embed(
                 advance(len(table) * width)
                 continue
             columns = {} if ids is None else {"id": ids.slice(first, len(table))}
-            for column, (texts, written) in enumerate(zip(table, settings.written, strict=True)):
-                vectors = _vectors(encoder, texts, column, settings.batch_size, advance)
+            for written, vectors in zip(
+                settings.written, vectors_of(table, first, advance), strict=True
+            ):
                 _require_finite(vectors, source, first)
                 columns[written] = pa.FixedSizeListArray.from_arrays(
                     pa.array(vectors.ravel()), vectors.shape[1]
                 )
+            for written, texts in (
+                zip(settings.written, table, strict=True) if settings.keep_texts else ()
+            ):
+                plain = texts.cast(pa.large_string())
+                columns[f"{written}_text"] = pc.utf8_slice_codeunits(plain, 0, _CUT)
             write_files({shard: _writer(pa.table(columns))})
-        try:
-            dim = pq.read_schema(shard).field(settings.written[0]).type.list_size
-        except (pa.ArrowException, OSError) as error:
-            raise InputError(f"{shard}: is damaged ({error!s:.200}); remove it") from error
+        dim = _dim(shard, settings)
     return Embedded(facts, dim, number + 1, kept)
+
+
+def _loaded(encoder: Encoder | str, settings: EmbedOptions, runtime: Runtime) -> Any:
+    """Load a model, or only its table of token vectors."""
+    if not isinstance(encoder, str):
+        return encoder
+    if settings.table:
+        from batchplan.embedding.tokens import ModelTable
+
+        return ModelTable.read(encoder)
+    from batchplan.embedding.encoder import SentenceEncoder
+
+    return SentenceEncoder(encoder, settings, runtime)
+
+
+def _whole_model(encoder: Encoder, settings: EmbedOptions) -> VectorsOf:
+    """Return what embeds the texts of some rows by a pass of the model."""
+
+    def vectors_of(table: pa.Table, first: int, advance: Advance) -> Iterator[NDArray[np.float16]]:
+        for column, texts in enumerate(table):
+            yield _vectors(encoder, texts, column, settings.batch_size, advance)
+
+    return vectors_of
+
+
+def _by_tokens(model: Any, source: Source, runtime: Runtime) -> VectorsOf:
+    """Return what embeds the texts of some rows by their tokens; all texts are tokenized first."""
+    width = len(source.schema)
+    with runtime.stage("tokenize", source.num_rows * width) as done:
+
+        def side(column: int) -> Iterator[list[str]]:
+            for batch in source.batches():
+                yield batch[column].to_pylist()
+                done(len(batch))
+
+        found = token_table(model, [side(column) for column in range(width)])
+
+    def vectors_of(table: pa.Table, first: int, advance: Advance) -> Iterator[NDArray[np.float16]]:
+        for vectors in found.embed(np.arange(first, first + len(table))):
+            yield vectors
+            advance(len(table))
+
+    return vectors_of
+
+
+def _dim(shard: Path, settings: EmbedOptions) -> int:
+    """Return the number of dimensions of a shard that was written."""
+    try:
+        return int(pq.read_schema(shard).field(settings.written[0]).type.list_size)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{shard}: is damaged ({error!s:.200}); remove it") from error
+
+
+def _facts_in(folder: Path) -> dict[str, Any]:
+    """Return the facts of a folder, {} if they cannot be read."""
+    with suppress(ValueError):
+        found = parse_json(read_regular(folder / NAME, _MOST_BYTES, "the facts of a folder"))
+        return found if isinstance(found, dict) else {}
+    return {}
 
 
 def _claim(folder: Path, facts: dict[str, Any], force: bool) -> None:
     """Begin in an empty folder, or go on in one with the same facts."""
     path, before, names = folder / NAME, {}, list(facts)
     if path.exists():
-        with suppress(ValueError, AttributeError):
-            found = parse_json(read_regular(path, _MOST_BYTES, "the facts of an interrupted run"))
-            names = [name for name in facts if found.get(name) != facts[name]]
-            before = found
+        before = _facts_in(folder)
+        names = [name for name in facts if before.get(name) != facts[name]]
         if names and not force:
             raise InputError(
                 f"{folder}: was begun with {names[0]} {before.get(names[0])!s:.80}, now it is "
@@ -172,7 +248,7 @@ def _vectors(
     texts: pa.ChunkedArray,
     column: int,
     batch_size: int,
-    advance: Callable[[int], None],
+    advance: Advance,
 ) -> NDArray[np.float16]:
     """Return the vectors (n, d) of texts. Equal texts are embedded once. Long ones come first, so
     that the texts of a batch have similar lengths."""

@@ -38,20 +38,8 @@ class SentenceEncoder:
     """
 
     def __init__(self, name: str, options: EmbedOptions, runtime: Runtime | None = None) -> None:
-        no_url(name)
         device = (runtime or Runtime()).torch_device()
-        transformers.utils.logging.disable_progress_bar()  # of loading weights
-        try:
-            model = SentenceTransformer(name, device=str(device))
-        except (OSError, ValueError, KeyError) as error:
-            reason = str(error).partition("\n")[0]
-            if not reason or keyed_url(reason):  # the Hub redirects to URLs with signatures
-                reason = type(error).__name__
-            raise InputError(
-                f"{name}: cannot be loaded by sentence-transformers ({reason:.300}); give the "
-                "folder of a model, or its name on the Hugging Face Hub"
-            ) from error
-        self._model: Any = model.eval()
+        self._model: Any = (model := load_model(name, str(device)))
         columns = range(len(options.names))
         self._asked = [self._prompting(name, column, options) for column in columns]
         self._settings = {
@@ -90,6 +78,22 @@ class SentenceEncoder:
             )
         task = {"task": chosen[column]} if chosen[column] in _TASKS else {}
         return {"prompt": known[chosen[column]], **task}
+
+
+def load_model(name: str, device: str) -> Any:
+    """Load a model by its folder or its name on the Hub; raises InputError."""
+    no_url(name)
+    transformers.utils.logging.disable_progress_bar()  # of loading weights
+    try:
+        return SentenceTransformer(name, device=device).eval()
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).partition("\n")[0]
+        if not reason or keyed_url(reason):  # the Hub redirects to URLs with signatures
+            reason = type(error).__name__
+        raise InputError(
+            f"{name}: cannot be loaded by sentence-transformers ({reason:.300}); give the folder "
+            "of a model, or its name on the Hugging Face Hub"
+        ) from error
 
 
 def _digest(model: Any) -> str:

@@ -31,6 +31,14 @@ class EmbedOptions:
     prompt_text: list[str] | None = option(
         None, "Text before those of each column in turn. Repeatable."
     )
+    table: bool = option(
+        False,
+        "Average the model's token vectors instead of running it: seconds, without a GPU.",
+        "--table",
+    )
+    keep_texts: bool = option(
+        False, "Also write the texts, cut to 300 characters, for report.", "--keep-texts"
+    )
     normalize: bool = option(False, "Scale vectors to length 1.", "--normalize")
     batch_size: int = option(32, "Texts at a time.", "--batch-size", "-b", ge=1)
     shard_rows: int = option(
@@ -52,6 +60,11 @@ class EmbedOptions:
                 )
         if self.prompt and self.prompt_text:
             raise OptionError("prompt: given with prompt text, expected one of them; leave out one")
+        if self.table and (self.prompt or self.prompt_text or self.normalize):
+            raise OptionError(
+                "table: given with a prompt or normalize, which need the whole model; leave out "
+                "one of them"
+            )
 
     @property
     def written(self) -> list[str]:

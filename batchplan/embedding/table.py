@@ -104,7 +104,7 @@ def token_table(model: Any, sides: Sequence[Iterable[Sequence[str]]]) -> TokenTa
 
     Args:
         model: a SentenceTransformer or another module of torch with a ``tokenizer``, for which
-            `has_table` is true.
+            `has_table` is true; or a `batchplan.embedding.tokens.ModelTable`.
         sides: the texts of x, y and mined negatives, in parts. Those after the first 64 tokens of
             a text do not count.
     """
@@ -113,25 +113,27 @@ def token_table(model: Any, sides: Sequence[Iterable[Sequence[str]]]) -> TokenTa
     for side in sides:
         parts = [pa.array(_tokens(model.tokenizer, texts, most), _LIST) for texts in side]
         tokens.append(pa.chunked_array(parts, _LIST).combine_chunks())
-    return TokenTable(tokens, _table_of(model).detach().float().cpu().numpy())
+    return TokenTable(tokens, table_of(model))
 
 
 def has_table(model: Any) -> bool:
     """Return whether a model has a tokenizer, and a vector for each of its tokens."""
     try:
         tokens = _tokens(model.tokenizer, ["token"], _TOKENS)[0]
-        return bool(_table_of(model).shape[0] > max(tokens))
+        return bool(len(table_of(model)) > max(tokens))
     except (AttributeError, KeyError, TypeError, ValueError):  # no texts, no table, many tokenizers
         return False
 
 
-def _table_of(model: Any) -> Any:
-    """Return the weights of the first embedding of a model: (V, d)."""
+def table_of(model: Any) -> NDArray[Any]:
+    """Return the weights of the first embedding of a model: float32 (V, d)."""
+    if (known := getattr(model, "token_vectors", None)) is not None:
+        return np.asarray(known)
     from torch.nn import Embedding, EmbeddingBag
 
     for module in model.modules():
         if isinstance(module, Embedding | EmbeddingBag) and module.weight.ndim == 2:
-            return module.weight
+            return np.asarray(module.weight.detach().float().cpu())
     raise ValueError("no table of tokens")
 
 

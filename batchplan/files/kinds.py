@@ -44,7 +44,8 @@ _KINDS: tuple[tuple[bytes, str, str], ...] = (
 _JSON = (
     "JSON lines",
     "convert vectors: import pyarrow.json as j, pyarrow.parquet as q; "
-    "q.write_table(j.read_json({path!r}), 'x.parquet'); embed texts with `batchplan embed`",
+    "q.write_table(j.read_json({path!r}), 'x.parquet'); embed texts with `batchplan embed`, or "
+    "plan them with `batchplan plan --model`",
 )
 _JSON_LISTS = (
     "convert vectors: import json, numpy as n; "

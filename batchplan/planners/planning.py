@@ -29,6 +29,7 @@ def plan(
     *,
     planner: str | None = None,
     negatives: Any = None,
+    model: Any = None,
     seed: int = 0,
     device: str = "auto",
     memory: int | str | None = None,
@@ -40,12 +41,14 @@ def plan(
     Args:
         x: (N, d) float16, bfloat16, float32 or int8: an array, a tensor or a column, as
             `Embeddings.from_arrays` takes; or `Embeddings`, as `load_embeddings` reads them; or
-            `Candidates`, mined lists.
+            `Candidates`, mined lists. With ``model``, a table of texts.
         y: the other side; None if there is only one matrix.
         planner: a name in `PLANNERS`. Without one, the planner and its options are chosen by the
             rules of docs/planners.md#plan, and the reasons are reported to the observer.
         negatives: mined negatives of each row: (N, k, d), k arrays (N, d), or N arrays (k_i, d);
             see `Embeddings.from_arrays`.
+        model: plans a table of texts from the token vectors of this model; ``x`` and ``model`` are
+            as `batchplan.token_embeddings` takes them.
         seed, device, memory, observer: see `Runtime`.
         options: those of the planner, as docs/cli.md lists them; `help` shows those of partition.
 
@@ -61,6 +64,10 @@ def plan(
             f"{planner}: makes a table of negatives; pass as_batches=True for a plan, or call "
             "batchplan.mine_negatives for the table"
         )
+    if model is not None:
+        from batchplan.embedding import token_embeddings
+
+        x = token_embeddings(model, x)
     embeddings = _data(x, y, negatives)
     if planner is None:
         from batchplan.planners.choice import choose

@@ -27,7 +27,7 @@ DIFFERENT = {
     "embeddings": {"partition", "random", "shuffled", "refine", "evaluate"},
 }
 # What a model embeds at a time and where, and shards that are not cut at batches.
-OF_EMBED = ("batch_size", "device", "shard_rows")
+OF_EMBED = ("batch_size", "device", "shard_rows", "model")
 
 
 def examples(name):

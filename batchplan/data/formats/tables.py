@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from batchplan.data.arrow_types import decoded_bytes, id_type, plain, storage, vector_type
+from batchplan.data.arrow_types import decoded_bytes, id_type, is_text, plain, storage, vector_type
 from batchplan.data.columns import IDS, choose_ids, columns_of, read_type
 from batchplan.data.dtypes import fill, kept_dtype
 from batchplan.data.formats.decoding import decoding
@@ -309,6 +309,14 @@ class TableSource:
             raise InputError(
                 f"{where}: got a column for each of {wide} dimensions, expected {VECTORS}; "
                 f"{WIDE.format(path=where, kind=form.name.lower())}"
+            )
+        texts = [field.name for field in schema if is_text(field.type) and field.name != "id"]
+        if texts and not found:
+            raise InputError(
+                f"{where}: got texts ({', '.join(texts[:3])}), expected vectors; plan texts with "
+                "batchplan plan --model NAME, from the model's token vectors in seconds, or with "
+                "--embed too, from the whole model (other commands read the folder of vectors "
+                "next to that plan)"
             )
         names, mined = wanted.choose(found, sides, where, columns_of(schema))
         # If each side has its own files, either may have the ids.

@@ -1,0 +1,210 @@
+"""`plan` on tables of texts, by the token vectors of a model and by the whole model."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer
+from typer.testing import CliRunner
+
+import batchplan
+from batchplan import InputError, Plan, load_embeddings
+from batchplan.cli.app import app
+from batchplan.embedding.table import token_table
+from batchplan.training import PlanBatchSampler
+
+from .texts import load_model, save_model
+
+ROWS = 96
+PLAN = ("plan", "pairs.parquet", "--model", "model", "-b", "8")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """A working directory with ``model`` and ``pairs.parquet``: texts of some words each."""
+    monkeypatch.chdir(tmp_path)
+    save_model("base", ROWS)
+    load_model("base").save("model")
+    pq.write_table(pa.table(columns()), "pairs.parquet")
+
+
+def columns():
+    draw = np.random.default_rng(0)
+    words = draw.integers(0, 30, (ROWS, 4))
+    return {
+        "id": [f"n{row}" for row in range(ROWS)],
+        "question": [" ".join(f"x{word}" for word in row) for row in words],
+        "answer": [" ".join(f"x{word}" for word in row[:3]) + " y1" for row in words],
+        "topic": [f"topic {row % 40}" for row in range(ROWS)],
+    }
+
+
+def run(*words, code=0):
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return result
+
+
+def sides(folder="plan.vectors"):
+    embeddings = load_embeddings(folder)
+    return [side.rows(0, ROWS) for side in (embeddings.x, embeddings.y)]
+
+
+def expected():
+    texts = columns()
+    model = SentenceTransformer("model", device="cpu")
+    parts = [[texts[name]] for name in ("question", "answer")]
+    return token_table(model, parts).embed(np.arange(ROWS))
+
+
+def test_texts_become_a_plan_that_is_checked_against_its_vectors():
+    said = run(*PLAN)
+    assert "vectors      plan.vectors\n" in said.stderr
+    for side, own in zip(sides(), expected(), strict=True):
+        np.testing.assert_array_equal(side, own)
+    data = load_embeddings("plan.vectors")
+    assert data.ids.to_pylist() == columns()["id"]
+    plan = Plan.load("plan.npy")
+    assert plan.metadata.fingerprint == data.fingerprint
+    assert sorted(plan.rows) == list(range(ROWS))
+    assert "verdict" in run("evaluate", "plan.npy", "plan.vectors").stdout
+    run("check", "plan.npy", "plan.vectors", "--fail-under", "hardness=0.01")
+    run("report", "plan.npy", "plan.vectors", "-q")
+    page = Path("report.html").read_text()
+    assert any(text in page for text in columns()["question"])
+    full = next(
+        line for line in said.stderr.splitlines() if line.startswith("full command: batchplan ")
+    )
+    before = Path("plan.npy").read_bytes()
+    run(*full.split()[3:], "--force")
+    assert Path("plan.npy").read_bytes() == before
+
+
+def test_only_the_tokenizer_and_the_table_are_loaded():
+    """Neither library that runs models is imported."""
+    code = (
+        "import sys; sys.modules.update(sentence_transformers=None, transformers=None); "
+        "from batchplan.__main__ import main; main()"
+    )
+    words = [sys.executable, "-c", code, *PLAN, "-q"]
+    path = os.pathsep.join(filter(None, sys.path))
+    subprocess.run(words, check=True, env={**os.environ, "PYTHONPATH": path})
+    for side, own in zip(sides(), expected(), strict=True):
+        np.testing.assert_array_equal(side, own)
+
+
+def test_a_model_in_other_formats_is_loaded_as_a_whole():
+    run(*PLAN)
+    Path("model/tokenizer.json").rename("model/elsewhere.json")
+    Path("model/vocab.txt").write_text(
+        "\n".join(json.loads(Path("model/elsewhere.json").read_text())["model"]["vocab"])
+    )
+    Path("model/tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "BertTokenizer", "do_basic_tokenize": False})
+    )
+    run(*PLAN, "-o", "other.npy")
+    for side, own in zip(sides("other.vectors"), sides(), strict=True):
+        np.testing.assert_array_equal(side, own)
+
+
+def test_vectors_are_kept_while_nothing_changes():
+    run(*PLAN)
+    shard = Path("plan.vectors/shard-000000.parquet")
+    first = shard.stat().st_mtime_ns
+    run(*PLAN, "--force", "--seed", 1)
+    assert shard.stat().st_mtime_ns == first
+    changed = columns()
+    changed["question"][0] = "x1"
+    pq.write_table(pa.table(changed), "pairs.parquet")
+    assert "plan.npy: exists already" in run(*PLAN, code=3).stderr
+    assert "plan.vectors: exists already" in run(*PLAN, "-o", "plan.npz", code=3).stderr
+    run(*PLAN, "--force")
+    assert shard.stat().st_mtime_ns > first
+
+
+def test_the_whole_model():
+    run(*PLAN, "--embed")
+    run("embed", "model", "pairs.parquet", "--columns", "question,answer", "-o", "whole")
+    for side, own in zip(sides(), sides("whole"), strict=True):
+        np.testing.assert_array_equal(side, own)
+    run("evaluate", "plan.npy", "whole", "-q")
+    run(*PLAN, "-o", "tokens.npy")
+    said = run("evaluate", "tokens.npy", "whole", code=3).stderr
+    assert "made for data with fingerprint" in said
+
+
+def test_the_table_by_its_own_command():
+    run(*PLAN)
+    run("embed", "model", "pairs.parquet", "--columns", "question,answer", "-o", "v", "--table")
+    assert load_embeddings("v").fingerprint == load_embeddings("plan.vectors").fingerprint
+    assert pq.read_schema("v/shard-000000.parquet").names == ["id", "question", "answer"]
+
+
+def test_columns_negatives_and_labels():
+    texts = columns()
+    hard = texts["answer"][1:] + texts["answer"][:1]
+    pq.write_table(pa.table({**texts, "negative": hard, "other": hard}), "pairs.parquet")
+    named = ["--x-column", "question", "--y-column", "other"]
+    run(*PLAN, *named, "--group-column", "topic", "-q")
+    data = load_embeddings("plan.vectors")
+    assert len(data.negatives) == 1
+    np.testing.assert_array_equal(data.negatives[0].rows(0, ROWS), data.y.rows(0, ROWS))
+    plan = Plan.load("plan.npy")
+    for batch in plan.batches():
+        topics = [texts["topic"][row] for row in batch]
+        assert len({*topics}) == len(topics)
+    run(*PLAN, "--negatives", "none", "-o", "pairs.npy", "-q")
+    assert not load_embeddings("pairs.vectors").negatives
+    assert "name both" in run(*PLAN, *named[2:], "-o", "x.npy", code=2).stderr
+    run(*PLAN, "--single", "-o", "single.npy", "-q")
+    assert not load_embeddings("single.vectors", single=True).paired
+
+
+def test_in_python():
+    run(*PLAN, "-q")
+    texts = columns()
+    made = Plan.load("plan.npy")
+    for dataset in (Dataset.from_dict(texts), pa.table(texts)):
+        for model in ("model", SentenceTransformer("model", device="cpu")):
+            data = batchplan.token_embeddings(model, dataset)
+            assert data.fingerprint == made.metadata.fingerprint
+    plan = batchplan.plan(Dataset.from_dict(texts), model="model", batch_size=8)
+    assert np.array_equal(plan.rows, made.rows)
+    assert batchplan.evaluate(plan, data).loss_train > 0
+    assert len(list(PlanBatchSampler(plan))) == ROWS // 8
+
+
+def test_refusals():
+    said = run("plan", "pairs.parquet", code=3).stderr
+    assert len(said.splitlines()) == 1
+    assert "got texts (question, answer, topic)" in said
+    assert "--model NAME" in said
+    assert "--embed" in said
+    assert "given without --model" in run("plan", "pairs.parquet", "--embed", code=2).stderr
+    said = run(*PLAN, "--pair", "pairs.parquet", code=2).stderr
+    assert "give one table with all texts" in said
+    said = run("plan", "pairs.parquet", "--model", "none/such", code=3).stderr
+    assert "none/such: cannot be loaded by sentence-transformers" in said
+    assert not Path("plan.npy").exists()
+    texts = pa.table(columns())
+    for dataset, part in (
+        (texts.select(["id"]), "got the columns id, expected texts"),
+        (texts.to_pylist(), "got a list with a model, expected a table of texts"),
+        (texts.set_column(1, "question", pa.array([None] * ROWS, "string")), "96 rows without"),
+    ):
+        with pytest.raises(InputError, match=part):
+            batchplan.plan(dataset, model="model")
+    with pytest.raises(InputError, match="model: got a Linear, expected a model with a tokenizer"):
+        batchplan.plan(texts, model=torch.nn.Linear(2, 2))
