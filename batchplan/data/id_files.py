@@ -56,8 +56,7 @@ def check_rows(table: ShardPath, embeddings: Data) -> None:
     if name is None or files.num_rows != embeddings.num_rows:  # the caller refuses the number
         return
     ids = files.ids(name)
-    expected = Ids(embeddings.ids, "the data", "row {}".format)
-    check_same(expected, Ids(ids, str(table), "row {}".format), warnings.warn)
+    check_same(Ids(embeddings.ids, "the data"), Ids(ids, str(table)), warnings.warn)
 
 
 def check_types_with(embeddings: Data, others: Sequence[ShardPath]) -> None:

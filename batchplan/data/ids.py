@@ -26,7 +26,7 @@ class Ids(NamedTuple):
 
     values: pa.Array
     name: str
-    place: Callable[[int], str]
+    place: Callable[[int], str] = "row {}".format
 
 
 def arrow_from(
@@ -57,7 +57,7 @@ def ids_from(values: Any, rows: int) -> pa.Array:
     ids = arrow_from(values, id_type, "ids", _EXPECTED)
     if len(ids) != rows:
         raise InputError(f"ids: got {len(ids)} ids, expected {rows}, one for each row")
-    return checked_ids(Ids(ids, "ids", "row {}".format))
+    return checked_ids(Ids(ids, "ids"))
 
 
 def checked_ids(ids: Ids) -> pa.Array:

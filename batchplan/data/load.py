@@ -31,6 +31,8 @@ if TYPE_CHECKING:  # arrays need no Arrow
 
     from batchplan.data.formats.tables import TableSource
 
+    Sources = list[ArraySource | TableSource]
+
 Input = PathLike | Sequence[PathLike] | Any  # paths of a side, or its values
 NO_NEGATIVES = "none"
 Files = tuple[list[ShardPath], list[ShardPath], list[list[ShardPath]]]  # x, y, and negatives
@@ -96,11 +98,7 @@ def load_embeddings(
             "positives, expected pairs; name the files of the other side as the pair (--pair), or "
             "pass single=True (--single) without a pair"
         )
-    shapes = [
-        (name, source.rows, dim)
-        for source in sources
-        for name, dim in zip(source.sides, source.dims, strict=True)
-    ]
+    shapes = [shape for source in sources for shape in source.shapes]
     check_shapes(shapes)
     allocate = _where_they_fit(sources, runtime)
     work = sum(source.work for source in sources)
@@ -173,22 +171,21 @@ def numbered(sides: Iterable[Side]) -> list[Side]:
     return out
 
 
-def _open(origin: Origin) -> list[ArraySource | TableSource]:
+def _open(origin: Origin) -> Sources:
     """Read the headers: a source that may have both sides and negatives, or one for each side, and
     those of other negatives."""
     wanted = origin.wanted
-    own = replace(wanted, negatives=wanted.negatives and not origin.negatives)
-    opening: list[tuple[Sequence[ShardPath], tuple[str, ...], Wanted]]
-    opening = [(origin.x, ("x", "y"), own)]
+
+    def opened(files: Sequence[ShardPath], *sides: str, **columns: Any) -> Sources:
+        return [*format_of(files[0]).sources(files, sides, Wanted(id=wanted.id, **columns))]
+
     if origin.y:
-        opening = [
-            (origin.x, ("x",), Wanted(x=wanted.x, id=wanted.id)),
-            (origin.y, ("y",), Wanted(y=wanted.y, id=wanted.id)),
-        ]
-    opening += [(files, ("negatives",), Wanted(id=wanted.id)) for files in origin.negatives]
-    sources: list[ArraySource | TableSource] = []
-    for files, sides, columns in opening:
-        sources += format_of(files[0]).sources(files, sides, columns)
+        sources = opened(origin.x, "x", x=wanted.x) + opened(origin.y, "y", y=wanted.y)
+    else:
+        own = wanted.negatives and not origin.negatives
+        sources = opened(origin.x, "x", "y", x=wanted.x, y=wanted.y, negatives=own)
+    for files in origin.negatives:
+        sources += opened(files, "negatives")
     if origin.y and wanted.id and not any(source.id for source in sources[:2]):
         raise InputError(
             f"id column {wanted.id!r}: neither {origin.x[0]} nor {origin.y[0]} has this column; "
@@ -197,7 +194,7 @@ def _open(origin: Origin) -> list[ArraySource | TableSource]:
     return sources
 
 
-def _where_they_fit(sources: Sequence[ArraySource | TableSource], runtime: Runtime) -> Allocate:
+def _where_they_fit(sources: Sources, runtime: Runtime) -> Allocate:
     """Return how to allocate decoded or converted rows: in memory, or in temporary files if they
     take more than half of the memory left. Mapped files need neither."""
     need, kept = sum(source.need for source in sources), sum(source.kept for source in sources)

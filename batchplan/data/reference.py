@@ -70,7 +70,4 @@ def _require_rows(reference: Embeddings, embeddings: Embeddings) -> None:
 
     check_types_with(embeddings, files_of("x", reference))
     if reference.ids is not None and embeddings.ids is not None:
-        place = "row {}".format
-        check_same(
-            Ids(embeddings.ids, "the data", place), Ids(reference.ids, "the reference", place)
-        )
+        check_same(Ids(embeddings.ids, "the data"), Ids(reference.ids, "the reference"))

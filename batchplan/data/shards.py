@@ -40,7 +40,7 @@ def find_shards(
 ) -> list[ShardPath]:
     """Return the shards of a side, which error messages name; arguments and errors as
     `find_files`."""
-    items = listed(inputs)
+    items = listed(inputs, side)
     if not items:
         raise InputError(f"{side}: got no path, expected at least one file, folder or glob")
     shards = find_files(items, side, suffixes(), _kind_of, located, order)

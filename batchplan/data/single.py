@@ -42,7 +42,7 @@ def alone(
         )
     if paired or single or (wanted.x and wanted.x == wanted.y):
         return ""
-    source = sources[0]
+    source, (_, _, dim) = sources[0], sources[0].shapes[0]
     if sides := _sides(source.counts):
         one, other, *more = map(_in_shell, sides)
         kind, name = "two sides", f"both: {one} --pair {other} (pair in Python)"
@@ -64,8 +64,8 @@ def alone(
     files = f" of {len(origin.x)} files" * (len(origin.x) > 1)
     held = f" ({source.column}{files})" if source.column else files
     return (
-        f"{where}: one matrix of {source.rows:,} x {source.dims[0]}{held}, so each row is its own "
-        f"positive; {_MEND}"
+        f"{where}: one matrix of {source.rows:,} x {dim}{held}, so each row is its own positive; "
+        f"{_MEND}"
     )
 
 

@@ -32,8 +32,8 @@ INPUT_FORMATS = {
 }
 
 
-def listed(paths: PathLike | Sequence[PathLike] | Any) -> list[PathLike]:
-    """Return a path, or several, as a list.
+def listed(paths: PathLike | Sequence[PathLike] | Any, name: str = "paths") -> list[PathLike]:
+    """Return a path, or several, as a list; ``name`` begins messages.
 
     Raises:
         InputError: they are something else.
@@ -44,7 +44,7 @@ def listed(paths: PathLike | Sequence[PathLike] | Any) -> list[PathLike]:
     for item in items:
         if not isinstance(item, str | os.PathLike):
             kind = type(item).__name__
-            raise InputError(f"paths: got {kind}, expected paths, or one array per side")
+            raise InputError(f"{name}: got {kind}, expected paths, or one array per side")
     return items
 
 

@@ -205,7 +205,8 @@ class ArraySource:
     Attributes:
         sides: the name of the side.
         column: the matrix of several in a file, for messages; else empty.
-        rows, dims: N, and (d,).
+        rows: N.
+        shapes: the name, N and d of the side.
         counts: rows of each file that has any, by its path.
         id: None, since these files have no ids.
         need, kept: bytes of memory that `read` allocates, and keeps.
@@ -234,7 +235,7 @@ class ArraySource:
                 )
         self.counts = {str(shard.path): shard.rows for shard in shards}
         self.rows = sum(self.counts.values())
-        self.dims: tuple[int, ...] = (first.dim,)
+        self.shapes = [(side, self.rows, first.dim)]
         copied = [shard for shard in shards if shard.copies]
         converted = sum(shard.rows for shard in shards if shard.converts)
         self.work = converted + sum(shard.rows for shard in copied)

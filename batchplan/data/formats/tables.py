@@ -279,7 +279,8 @@ class TableSource:
     Attributes:
         sides: those of x and y that are here, and ``negatives`` once for each mined negative.
         column: the first one, for messages.
-        rows, dims: N, and d of each side.
+        rows: N.
+        shapes: the name, N and d of each side.
         counts: rows of each file that has any, by its path.
         id: name of the id column, or None.
         need, kept: bytes of memory that `read` allocates, and bytes that it keeps.
@@ -337,7 +338,8 @@ class TableSource:
         self.column = f"column {vectors[0].name!r}"
         self.counts = {shard.path: shard.rows for shard in self._shards}
         self.rows = self.work = sum(self.counts.values())
-        self.dims: tuple[int, ...] = tuple(vector.dim for vector in vectors)
+        dims = [vector.dim for vector in vectors]
+        self.shapes = [(name, self.rows, dim) for name, dim in zip(self.sides, dims, strict=True)]
         self._width = sum(vector.dim * vector.dtype.itemsize for vector in vectors)
         # While Arrow decodes, it also keeps pages, levels and batches: up to 16 blocks as measured,
         # whatever the size of row groups.
