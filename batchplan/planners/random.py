@@ -39,21 +39,8 @@ class ShuffledOptions(RandomOptions):
 
 
 def random(embeddings: data.Data, options: RandomOptions, runtime: Runtime) -> Draft:
-    """Plan by a random permutation, which is the same in all epochs.
-
-    Args:
-        embeddings: N pairs; without a guard only their number matters.
-        options: the guard, and how to cut batches.
-        runtime: the seed.
-
-    Raises:
-        InputError: as `guard_of`.
-    """
-    return _drawn((), embeddings, options, runtime)
-
-
-def shuffled(embeddings: data.Data, options: ShuffledOptions, runtime: Runtime) -> Draft:
-    """Plan by a random permutation for each epoch; epoch 0 has the batches of `random`.
+    """Plan by a random permutation: the same one in all epochs, or with `ShuffledOptions` another
+    one in each. Epoch 0 of `shuffled` has the batches of `random`.
 
     Args:
         embeddings: N pairs; without a guard only their number matters.
@@ -63,17 +50,8 @@ def shuffled(embeddings: data.Data, options: ShuffledOptions, runtime: Runtime) 
     Raises:
         InputError: as `guard_of`.
     """
-    stream = (_EPOCH, options.epoch) if options.epoch else ()
-    return _drawn(stream, embeddings, options, runtime)
-
-
-def _drawn(
-    stream: tuple[int, ...],
-    embeddings: data.Data,
-    options: RandomOptions,
-    runtime: Runtime,
-) -> Draft:
-    """Return the permutation of a generator stream, with the guard if there is one."""
+    epoch = options.epoch if isinstance(options, ShuffledOptions) else 0
+    stream = (_EPOCH, epoch) if epoch else ()
     rows = runtime.generator(*stream).permutation(embeddings.num_rows)
     # `guard_of` imports torch, which plans without a guard do not need.
     if not options.guard and options.group_column is None and not options.names_ids:

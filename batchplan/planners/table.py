@@ -92,7 +92,7 @@ PLANNERS: dict[str, Planner] = {
         "batchplan osgd embeddings.parquet --pool 8 --keep 1 -o plan.npy",
     ),
     "shuffled": Planner(
-        "batchplan.planners.random.shuffled",
+        "batchplan.planners.random.random",
         ShuffledOptions,
         "Draw new random batches in each epoch.",
         "batchplan shuffled embeddings.parquet --seed 1 --epoch 3 -o epoch3.npy",

@@ -16,7 +16,7 @@ from batchplan.graph.screen import (
     sure_entry,
 )
 from batchplan.kernels import ordered
-from batchplan.planners.papers.gcbs.scan import ScanLimits, _as_bits, scan_cpu
+from batchplan.planners.papers.gcbs.scan import _as_bits, scan_cpu
 
 DTYPES = (torch.bfloat16, torch.float32)
 CPU = torch.device("cpu")
@@ -147,8 +147,7 @@ def test_a_scan_finds_what_brute_force_does(problem, dtype, width):
     lower = float(rng.choice(sims.ravel()))
     first = int(rng.integers(len(x)))
     queries = queries_from(x[first:], keys, lower, np.inf)
-    limits = ScanLimits(lower, sims.size, width)
-    block = scan_cpu(queries, first, keys, limits)
+    block = scan_cpu(queries, first, keys, lower, sims.size, width)
     listed = np.zeros(sims.shape, bool)
     rows = np.repeat(np.arange(len(x) - first), block.counts)
     listed[first + rows, block.columns.numpy()] = True
@@ -168,8 +167,8 @@ def test_what_is_certain_goes_without_a_score(data, dtype):
     keys = keys_from(y, x.mean(0), y.mean(0), dtype)
     sims = (x.double() @ y.double().T).float()
     lower, upper = torch.quantile(sims, torch.tensor([0.7, 0.9])).tolist()
-    limits = ScanLimits(lower, 203 * 203, 64)
-    block = scan_cpu(queries_from(x[64:], keys, lower, upper), 64, keys, limits)
+    queries = queries_from(x[64:], keys, lower, upper)
+    block = scan_cpu(queries, 64, keys, lower, 203 * 203, 64)
     assert 0 < block.certain < len(block.scores)
     assert int(block.scores.isinf().sum()) == block.certain
     rows = 64 + torch.repeat_interleave(torch.arange(139), block.counts)
@@ -183,10 +182,8 @@ def test_a_scan_stops_at_its_limit(data):
     x = load_rows(data("identical").x, 0, 70, CPU, True)
     keys = keys_from(x, x.mean(0), x.mean(0), torch.float32)
     queries = queries_from(x, keys, 0.5, np.inf)
-    assert scan_cpu(queries, 0, keys, ScanLimits(0.5, 70 * 69 - 1, ALIGNMENT)) is None
-    assert (
-        scan_cpu(queries, 0, keys, ScanLimits(0.5, 70 * 69, ALIGNMENT)).counts.tolist() == [69] * 70
-    )
+    assert scan_cpu(queries, 0, keys, 0.5, 70 * 69 - 1, ALIGNMENT) is None
+    assert scan_cpu(queries, 0, keys, 0.5, 70 * 69, ALIGNMENT).counts.tolist() == [69] * 70
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

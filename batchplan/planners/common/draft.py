@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from batchplan.guard.guard import Guard
     from batchplan.typing import Float32Array
 
-Facts = Mapping[str, Any]
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Draft:
@@ -39,8 +37,8 @@ class Draft:
     guard: Guard | None = None
     blind: bool = False
     refined: bool = False
-    facts: Facts = field(default_factory=dict)
-    stored: Facts = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    stored: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

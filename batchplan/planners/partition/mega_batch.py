@@ -88,15 +88,42 @@ class Planned(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """What the batches of a mega-batch are made from.
+    """A mega-batch, and what its batches are made from.
 
     Attributes:
+        mega_batch: the rows.
+        options: refinement and batches.
         objective: what swaps raise.
         graph: which rows should share a batch.
     """
 
+    mega_batch: MegaBatch
+    options: PartitionOptions
     objective: Objective
     graph: Affinity
+
+    def first_batches(self, runtime: Runtime) -> Int64Array:
+        """The rows of all batches before any swap, int64 (n,): parts of the graph of exactly the
+        sizes of the batches. It takes one thread."""
+        graph, sizes, kinds = self.graph, self.mega_batch.sizes, self.mega_batch.kinds
+        parts = np.zeros(graph.num_rows, np.int64)
+        if len(sizes) > 1:
+            parts = parts_of(graph, sizes, runtime)
+        if kinds is not None:
+            parts = fit_sizes(graph, parts, kinds, shares_of(kinds, sizes))
+        return np.argsort(parts, kind="stable")
+
+    def refined(self, rows: Int64Array, runtime: Runtime) -> Planned:
+        """The batches after passes of swaps and the repair of what breaks the guard."""
+        mega_batch, objective = self.mega_batch, self.objective
+        offsets = np.append(0, np.cumsum(mega_batch.sizes))
+        found = refine_rows(rows, offsets, objective, self.graph, runtime, self.options.refine)
+        rows, broken = _with_tail(found.rows, mega_batch), None
+        if objective.guard.active:
+            offsets = np.append(0, np.cumsum(mega_batch.batch_sizes))
+            rows, broken = repair_rows(rows, offsets, objective, runtime)
+        kind = arithmetic(runtime.torch_device())
+        return Planned(rows, Outcome(found.passes, found.gain, broken, kind))
 
 
 def plan_mega_batch(
@@ -123,8 +150,8 @@ def plan_mega_batch(
     """
     prepared = prepare(embeddings, mega_batch, options, runtime, reference)
     with runtime.stage("partition"):
-        rows = first_batches(prepared, mega_batch, runtime)
-    return refine(prepared, rows, mega_batch, options, runtime)
+        rows = prepared.first_batches(runtime)
+    return prepared.refined(rows, runtime)
 
 
 def prepare(
@@ -151,38 +178,7 @@ def prepare(
     graph = swap_graph(
         objective, lists, runtime, neighbors=options.neighbors, batch_size=options.rows_per_batch
     )
-    return Prepared(objective, graph)
-
-
-def first_batches(prepared: Prepared, mega_batch: MegaBatch, runtime: Runtime) -> Int64Array:
-    """The rows of all batches before any swap, int64 (n,): parts of the graph of exactly the sizes
-    of the batches. It takes one thread."""
-    graph, sizes = prepared.graph, mega_batch.sizes
-    parts = np.zeros(graph.num_rows, np.int64)
-    if len(sizes) > 1:
-        parts = parts_of(graph, sizes, runtime)
-    if mega_batch.kinds is not None:
-        parts = fit_sizes(graph, parts, mega_batch.kinds, shares_of(mega_batch.kinds, sizes))
-    return np.argsort(parts, kind="stable")
-
-
-def refine(
-    prepared: Prepared,
-    rows: Int64Array,
-    mega_batch: MegaBatch,
-    options: PartitionOptions,
-    runtime: Runtime,
-) -> Planned:
-    """The batches of a mega-batch after passes of swaps and the repair of what breaks the guard."""
-    objective, graph = prepared.objective, prepared.graph
-    offsets = np.append(0, np.cumsum(mega_batch.sizes))
-    refined = refine_rows(rows, offsets, objective, graph, runtime, options.refine)
-    rows, broken = _with_tail(refined.rows, mega_batch), None
-    if objective.guard.active:
-        offsets = np.append(0, np.cumsum(mega_batch.batch_sizes))
-        rows, broken = repair_rows(rows, offsets, objective, runtime)
-    kind = arithmetic(runtime.torch_device())
-    return Planned(rows, Outcome(refined.passes, refined.gain, broken, kind))
+    return Prepared(mega_batch, options, objective, graph)
 
 
 def _with_tail(rows: Int64Array, mega_batch: MegaBatch) -> Int64Array:

@@ -6,14 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from batchplan.data import Embeddings
-from batchplan.planners.partition.mega_batch import (
-    Planned,
-    Prepared,
-    first_batches,
-    plan_mega_batch,
-    prepare,
-    refine,
-)
+from batchplan.planners.partition.mega_batch import Planned, Prepared, prepare
 from batchplan.planners.partition.problem import Problem
 from batchplan.runtime import Observer, Runtime
 from batchplan.typing import Int64Array
@@ -26,42 +19,34 @@ def plan_all(
 ) -> Generator[tuple[int, Planned]]:
     """Plan some of the mega-batches of a problem; raises what `plan_mega_batch` does.
 
+    If two of them fit into memory, one is cut into parts, on a thread of its own, while the one
+    before is refined.
+
     Yields:
         The number of each and its batches, in the order of ``numbers``.
     """
-    with _stages_united(runtime, len(numbers)) as runtime:
-        if len(numbers) > 1 and _two_fit(problem, runtime):
-            yield from _overlapping(problem, numbers, runtime)
-            return
-        for number in numbers:
-            vectors, reference = problem.vectors(number)
-            mega_batch = problem.mega_batches[number]
-            yield number, plan_mega_batch(vectors, mega_batch, problem.options, runtime, reference)
+    waiting = list[tuple[int, Prepared, Future[Int64Array]]]()
+    at_once = 2 if len(numbers) > 1 and _two_fit(problem, runtime) else 1
 
-
-def _overlapping(
-    problem: Problem, numbers: Sequence[int], runtime: Runtime
-) -> Generator[tuple[int, Planned]]:
-    """`plan_all`, with two mega-batches in memory: while one is cut into parts, on a thread of its
-    own, the one before is refined."""
-    options, waiting = problem.options, list[tuple[int, Prepared, Future[Int64Array]]]()
+    def begin(number: int) -> None:
+        vectors, reference = problem.vectors(number)
+        mega_batch = problem.mega_batches[number]
+        prepared = prepare(vectors, mega_batch, problem.options, runtime, reference)
+        waiting.append((number, prepared, pool.submit(prepared.first_batches, runtime)))
 
     def first() -> tuple[int, Planned]:
         number, prepared, cut = waiting.pop(0)
         with runtime.stage("partition"):
             rows = cut.result()
-        return number, refine(prepared, rows, problem.mega_batches[number], options, runtime)
+        return number, prepared.refined(rows, runtime)
 
-    with ThreadPoolExecutor(1) as pool:
+    with _stages_united(runtime, len(numbers)) as runtime, ThreadPoolExecutor(1) as pool:
         for number in numbers:
-            vectors, reference = problem.vectors(number)
-            mega_batch = problem.mega_batches[number]
-            prepared = prepare(vectors, mega_batch, options, runtime, reference)
-            cut = pool.submit(first_batches, prepared, mega_batch, runtime)
-            waiting.append((number, prepared, cut))
-            if len(waiting) == 2:
+            begin(number)
+            if len(waiting) == at_once:
                 yield first()
-        yield first()
+        while waiting:
+            yield first()
 
 
 def _two_fit(problem: Problem, runtime: Runtime) -> bool:

@@ -14,14 +14,16 @@ from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.data.rows import both_sides
-from batchplan.guard.apart import apart
 from batchplan.guard.guard import guard_of
+from batchplan.guard.rules import breaks
 from batchplan.kernels import njit
 from batchplan.planners.common.draft import Draft
 from batchplan.planners.papers.chain.options import ChainOptions
 from batchplan.runtime import Runtime, full_float32
 from batchplan.threads import in_order
 from batchplan.typing import Int64Array
+
+_JUDGED = np.empty((0, 0), np.float32), np.empty((0, 0), np.float32), False  # of `Rules.compiled`
 
 
 @full_float32()
@@ -66,8 +68,7 @@ def chain(embeddings: Embeddings, options: ChainOptions, runtime: Runtime) -> Dr
             start,
             options.hardness,
             np.maximum(judged, judged.T) if guard.ceilings is not None else judged,
-            separate.take(rows),
-            ceilings[rows] if len(ceilings) else ceilings,
+            (separate.take(rows), ceilings[rows] if len(ceilings) else ceilings, *_JUDGED),
         )
         taken: Int64Array = rows[along]
         return taken
@@ -88,7 +89,7 @@ def _similarities(embeddings: Embeddings, rows: Int64Array, similarity: str) -> 
 
 
 @njit
-def _follow(forward, backward, start, hardness, judged, separate, ceilings):  # type: ignore[no-untyped-def]
+def _follow(forward, backward, start, hardness, judged, rules):  # type: ignore[no-untyped-def]
     """Return the chain, int64 (m,).
 
     Args:
@@ -97,7 +98,8 @@ def _follow(forward, backward, start, hardness, judged, separate, ceilings):  # 
         start: the first row.
         hardness: a quantile.
         judged: float32 (m, m), the larger of s_ij and s_ji, which the guard compares with ceilings.
-        separate, ceilings: of `Guard.compiled`.
+        rules: of the guard, as `Rules.compiled`; they need no rows, since ``judged`` has both s_ij
+            and s_ji.
 
     The next row is at the quantile of the rows that are left and that the guard allows in a batch
     with the last row; of all rows that are left, if it allows none. Of rows with equal
@@ -116,7 +118,7 @@ def _follow(forward, backward, start, hardness, judged, separate, ceilings):  # 
         rest = left[: m - step - 1]
         count = 0
         for k in range(rest.size):
-            if _allowed(here, rest[k], judged[here], separate, ceilings):
+            if not breaks(here, rest[k], judged[here, rest[k]], rules):
                 candidates[count] = k
                 count += 1
         if count == 0:
@@ -131,11 +133,3 @@ def _follow(forward, backward, start, hardness, judged, separate, ceilings):  # 
             place = candidates[np.argsort(-values[:count], kind="mergesort")[rank]]
         here = rest[place]
     return order
-
-
-@njit
-def _allowed(i, j, judged, separate, ceilings):  # type: ignore[no-untyped-def]
-    """Return whether the guard allows rows i and j in one batch."""
-    return not apart(i, j, separate) and (
-        ceilings.size == 0 or judged[j] < min(ceilings[i], ceilings[j])
-    )

@@ -24,7 +24,7 @@ from batchplan.graph.screen import (
     screening_dtype,
 )
 from batchplan.planners.papers.gcbs.edge_store import EdgeStore
-from batchplan.planners.papers.gcbs.scan import EdgeBlock, ScanLimits, scan_cpu
+from batchplan.planners.papers.gcbs.scan import EdgeBlock, scan_cpu
 from batchplan.planners.papers.gcbs.similarity_graph import SimilarityGraph
 from batchplan.planners.papers.gcbs.threshold import Bracket, bracket, sample_similarities
 from batchplan.runtime import FEWER, Runtime, full_float32
@@ -208,7 +208,7 @@ def _add_crowded(sweep: _Sweep, candidates: EdgeStore, start: int, stop: int) ->
         begin, end = todo.pop()
         if candidates.stored > edges:
             sweep.lower = candidates.cut(edges)
-        block = _scan(sweep, begin, end, _TILE[1])
+        block = _scan(sweep, begin, end)
         if block is None or not candidates.add(block):
             middle = (begin + end) // 2
             todo += [(middle, end), (begin, middle)]
@@ -223,13 +223,13 @@ def _blocks(sweep: _Sweep) -> Generator[_Scanned, None, None]:
 
     def scanned(start: int) -> _Scanned:
         stop = min(start + height, n)
-        return start, stop, _scan(sweep, start, stop, _TILE[1])
+        return start, stop, _scan(sweep, start, stop)
 
     return in_order(scanned, range(0, n, height))
 
 
-def _scan(sweep: _Sweep, start: int, stop: int, width: int) -> EdgeBlock | None:
+def _scan(sweep: _Sweep, start: int, stop: int) -> EdgeBlock | None:
     task, keys = sweep.task, sweep.keys
     rows = load_rows(task.embeddings.x, start, stop, keys.rows.device, task.normalize)
     queries = queries_from(rows, keys, sweep.lower, sweep.upper)
-    return scan_cpu(queries, start, keys, ScanLimits(sweep.lower, task.spare, width))
+    return scan_cpu(queries, start, keys, sweep.lower, task.spare, _TILE[1])

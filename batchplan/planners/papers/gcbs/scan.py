@@ -34,46 +34,41 @@ class EdgeBlock:
     certain: int
 
 
-@dataclass(frozen=True, eq=False)
-class ScanLimits:
-    """Keep scores of at least ``lower``, at most ``candidates`` of a block. Tiles are ``width``
-    wide, a multiple of `ALIGNMENT`."""
-
-    lower: float
-    candidates: int
-    width: int
-
-
-def scan_cpu(queries: Queries, first_row: int, keys: Keys, limits: ScanLimits) -> EdgeBlock | None:
+def scan_cpu(
+    queries: Queries, first_row: int, keys: Keys, lower: float, room: int, width: int
+) -> EdgeBlock | None:
     """Find the candidates of one block of query rows, in host memory on the calling thread.
 
+    Args:
+        queries: the rows from ``first_row`` on.
+        keys: all rows of Y.
+        lower: the least score of a candidate.
+        room: the most candidates of the block.
+        width: of the tiles, a multiple of `ALIGNMENT`.
+
     Returns:
-        The block, or None if it has more candidates than ``limits`` allows.
+        The block, or None if it has more candidates than ``room``.
     """
     n, height = len(keys.rows), len(queries.rows)
     dtype = queries.operand.dtype
     bits = torch.int16 if dtype == torch.bfloat16 else torch.int32
     entry = np.int16 if dtype == torch.bfloat16 else np.int32
-    never = np.full(limits.width, np.iinfo(entry).max, entry)
-    doubt = (
-        _as_bits(queries.certain, dtype),
-        np.float32(limits.lower),
-        queries.hopeless,
-        queries.sure,
-    )
+    never = np.full(width, np.iinfo(entry).max, entry)
+    certain_bits = _as_bits(queries.certain, dtype)
+    doubt = certain_bits, np.float32(lower), queries.hopeless, queries.sure
     index = np.int32 if n < 2**31 else np.int64
     # Memory is mapped when it is written, and few entries are candidates.
-    columns = np.empty(height * limits.width, index)
-    scores = np.empty(height * limits.width, np.float32)
-    in_doubt = tuple(np.empty(height * limits.width, np.int32) for _ in range(2))
-    tiles = -(-n // limits.width)
+    columns = np.empty(height * width, index)
+    scores = np.empty(height * width, np.float32)
+    in_doubt = tuple(np.empty(height * width, np.int32) for _ in range(2))
+    tiles = -(-n // width)
     counts = np.zeros((tiles, height), np.int64)
     pieces = []
     total = certain = 0
-    for at, first in enumerate(range(0, n, limits.width)):
+    for at, first in enumerate(range(0, n, width)):
         # The last tile may have fewer rows than the operand, which is padded to whole words.
-        tile = queries.operand @ keys.operand[first : first + limits.width].T
-        part = keys.rows[first : first + limits.width].numpy()
+        tile = queries.operand @ keys.operand[first : first + width].T
+        part = keys.rows[first : first + width].numpy()
         count, sure = _search_tile(
             tile.view(bits).numpy(), never, doubt, queries.rows.numpy(), part, first_row,
             first, counts[at], columns, scores, in_doubt,
@@ -81,7 +76,7 @@ def scan_cpu(queries: Queries, first_row: int, keys: Keys, limits: ScanLimits) -
         pieces.append((columns[:count].copy(), scores[:count].copy()))
         total += count
         certain += sure
-        if total > limits.candidates:
+        if total > room:
             return None
     joined = np.empty(total, index), np.empty(total, np.float32)
     places = np.cumsum(counts.sum(0)) - counts.sum(0)
