@@ -1,4 +1,4 @@
-"""Neighbours of rows with several documents: the nearest document of a row counts.
+"""Neighbours of rows. If rows have several documents, the nearest document of a row counts.
 
 There is one search for the positives and one for each mined negative. The k best rows by their
 nearest document are among the k best rows of some search, so the results only need to be united. k
@@ -8,38 +8,51 @@ guards by its own document alone, so a pair may be listed that another document 
 
 from collections.abc import Iterable
 from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from batchplan.threads import in_blocks
 
-Lists = tuple[NDArray[np.int64], NDArray[np.float32]]
-
 _ROWS = 1024  # whose lists a thread unites at a time
 
 
-def united_lists(by_document: Iterable[Lists]) -> Lists:
+class Neighbors(NamedTuple):
+    """For each row i, the rows j != i with the largest x_i . y_j; with mined negatives, by their
+    most similar document.
+
+    Attributes:
+        indices: int64 or int32 (N, k), distinct, most similar first, ties by the lower index.
+        similarities: float32 (N, k), of those.
+
+    If a guard leaves a row fewer than k neighbours, the last are -1, with similarity -inf.
+    """
+
+    indices: NDArray[Any]
+    similarities: NDArray[np.float32]
+
+
+def united_lists(by_document: Iterable[Neighbors]) -> Neighbors:
     """The k nearest rows of every row by their most similar document.
 
     Args:
-        by_document: for each document, int64 and float32 (N, k): the nearest rows, best first, and
-            their similarities; -1 and -inf at the end of shorter lists.
+        by_document: the neighbours by each document.
 
     Returns:
-        The lists by all documents; ties go to the lower row.
+        Those by all documents; ties go to the lower row.
     """
     lists = iter(by_document)
     best = next(lists)
     for other in lists:
-        out = np.empty_like(best[0]), np.empty_like(best[1])
+        out = Neighbors(*map(np.empty_like, best))
         work = partial(_unite, best, other, out)
-        in_blocks(work, len(out[0]), _ROWS)
+        in_blocks(work, len(out.indices), _ROWS)
         best = out
     return best
 
 
-def _unite(first: Lists, second: Lists, out: Lists, start: int, stop: int) -> None:
+def _unite(first: Neighbors, second: Neighbors, out: Neighbors, start: int, stop: int) -> None:
     """Merge two lists of each row, best first. A row in both lists counts where it is better."""
     names = np.hstack([first[0][start:stop], second[0][start:stop]])
     scores = np.hstack([first[1][start:stop], second[1][start:stop]])

@@ -3,17 +3,12 @@
 A tile of low precision serves both directions (`neighbor_search`; `cuda.nearest` on CUDA devices).
 """
 
-from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.errors import InputError
 from batchplan.graph import cuda
-from batchplan.graph.documents import Lists, united_lists
+from batchplan.graph.documents import Neighbors, united_lists
 from batchplan.graph.neighbor_search import Search, search
 from batchplan.graph.screen import load_keys, screen_width, screening_dtype
 from batchplan.guard.guard import Guard
@@ -24,22 +19,6 @@ from batchplan.threads import silent
 _FIXED = 64 << 20  # bytes: kernels, samples
 _THREAD_BYTES = 96 << 20  # a tile, its candidates and those of the sample
 _ROW_BYTES = 16  # floors, bars and limits
-
-
-@dataclass(frozen=True, eq=False)
-class Neighbors:
-    """For each row i, the rows j != i with the largest x_i . y_j; with mined negatives, by their
-    most similar document.
-
-    Attributes:
-        indices: int64 or int32 (N, k), distinct, most similar first, ties by the lower index.
-        similarities: float32 (N, k), of those.
-
-    If a guard leaves a row fewer than k neighbours, the last are -1, with similarity -inf.
-    """
-
-    indices: NDArray[Any]
-    similarities: NDArray[np.float32]
 
 
 def nearest_neighbors(
@@ -104,7 +83,7 @@ def neighbors_both_ways(
     ]
     # One matrix has one list.
     ways = [[lists[min(way, len(lists) - 1)] for lists in found] for way in range(1 + both)]
-    return [Neighbors(*united_lists(lists)) for lists in ways]
+    return [united_lists(lists) for lists in ways]
 
 
 def _on_cpu(
@@ -114,7 +93,7 @@ def _on_cpu(
     normalize: bool,
     guard: Guard | None,
     both: bool,
-) -> list[Lists]:
+) -> list[Neighbors]:
     n, d = embeddings.y.shape
     device, dtype = torch.device("cpu"), screening_dtype(torch.device("cpu"))
     rows = 4 * d + bytes_of_rows(guard, embeddings)
@@ -128,4 +107,4 @@ def _on_cpu(
         lists = [problem.lists(k) for _ in range(1 + both)]
         backward = None if embeddings.paired and not both else lists[-1]
         search(problem, lists[0], backward, advance)
-    return [(nearest.names, nearest.scores) for nearest in lists]
+    return [Neighbors(nearest.names, nearest.scores) for nearest in lists]

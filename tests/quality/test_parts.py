@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from batchplan.quality.losses.all_rows import global_statistics
 from batchplan.quality.losses.largest import KeyLargest, Largest
-from batchplan.quality.losses.running import RunningLogSumExp
+from batchplan.quality.losses.streams import log_sums
 from batchplan.quality.pairs import unguarded_pairs
 from batchplan.quality.recall import hard_negative_recall, membership
 from batchplan.quality.references import random_rows
@@ -46,10 +46,13 @@ def test_masked_values_are_not_kept():
 
 
 def test_log_sum_exp_neither_overflows_nor_vanishes():
-    running = RunningLogSumExp((2,), CPU)
-    for tile in ([[-1e5, -2e5], [-torch.inf, -torch.inf]], [[9e4, 1e5], [-1e30, -torch.inf]]):
-        running.add(torch.tensor(tile), 1, slice(None))
-    assert running.result().tolist() == [1e5, pytest.approx(-1e30)]
+    nothing = torch.full((2,), -torch.inf, dtype=torch.float64)
+    for consume in (False, True):
+        running = nothing
+        for tile in ([[-1e5, -2e5], [-torch.inf, -torch.inf]], [[9e4, 1e5], [-1e30, -torch.inf]]):
+            running = torch.logaddexp(running, log_sums(torch.tensor(tile), consume=consume))
+        assert running.tolist() == [1e5, pytest.approx(-1e30)]
+    assert log_sums(torch.full((2, 3), -torch.inf)).tolist() == [-torch.inf, -torch.inf]
 
 
 @settings(deadline=None, max_examples=60)

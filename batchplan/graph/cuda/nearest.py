@@ -19,7 +19,7 @@ from batchplan.data.rows import to_float32
 from batchplan.graph.cuda import kernels
 from batchplan.graph.cuda.operands import Keys, keys_from
 from batchplan.graph.cuda.sweep import Limits, Sides, sides_of, strips
-from batchplan.graph.documents import Lists
+from batchplan.graph.documents import Neighbors
 from batchplan.graph.screen import screening_dtype
 from batchplan.guard.apart import separated
 from batchplan.guard.guard import Guard
@@ -45,7 +45,7 @@ def neighbors_on(
     normalize: bool,
     guard: Guard | None,
     both: bool,
-) -> list[Lists]:
+) -> list[Neighbors]:
     """`nearest` of embeddings, in host memory.
 
     Args:
@@ -79,7 +79,7 @@ def neighbors_on(
     with runtime.stage("neighbors", n) as advance:
         indices, similarities = nearest(sides, k, rules, both, advance)
     parts = zip(*(torch.split(part.cpu(), n) for part in (indices, similarities)), strict=True)
-    return [(rows.numpy(), values.numpy()) for rows, values in parts]
+    return [Neighbors(rows.numpy(), values.numpy()) for rows, values in parts]
 
 
 @dataclass(eq=False)

@@ -1,7 +1,8 @@
 """Rows against all rows on any device, at any temperature, and with mined negatives.
 
 A block of rows meets the tiles of all rows of the other side in both directions. Each tile updates
-running log-sum-exps and the largest logits so far.
+running log-sum-exps (Milakov and Gimelshein 2018, Online normalizer calculation for softmax) and
+the largest logits so far.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,6 @@ import numpy as np
 import torch
 
 from batchplan.quality.losses.largest import key_room, largest
-from batchplan.quality.losses.running import RunningLogSumExp
 from batchplan.quality.measured import Found, GlobalStatistics, Needed
 from batchplan.quality.pairs import Pairs, meet
 from batchplan.quality.rows import MeasuredRows, spans
@@ -21,6 +21,7 @@ from batchplan.typing import Int64Array
 _QUERIES = 1024  # rows of a tile: with 1024 columns a float32 tile is 4 MB and stays in the cache
 _FEWEST_QUERIES = 16
 _COLUMNS = {"cpu": 1024, "cuda": 8192}
+_LOWEST = torch.finfo(torch.float32).min
 
 
 def streamed_statistics(
@@ -48,7 +49,8 @@ def _against_all(pairs: Pairs, own: Int64Array, wanted: Needed, ways: int) -> li
     x, guard, tau, device, count = pairs.x, pairs.guard, pairs.temperature, pairs.x.device, len(own)
     here = cache(partial(MeasuredRows.some, indices=own))
     rows = torch.from_numpy(own).to(device)
-    sums, allowed = ([RunningLogSumExp((count,), device) for _ in range(ways)] for _ in range(2))
+    nothing = torch.full((ways, count), -torch.inf, dtype=torch.float64, device=device)
+    sums, allowed = nothing, nothing.clone()
     best = [largest(count, wanted.kept, device) for _ in range(ways)]
     broken = torch.zeros(count, dtype=torch.int64, device=device)
     for first, last in spans(x.num_rows, _COLUMNS.get(device.type, 1024)):
@@ -63,19 +65,34 @@ def _against_all(pairs: Pairs, own: Int64Array, wanted: Needed, ways: int) -> li
         for way, values in enumerate(logits[:ways]):
             values.masked_fill_(itself, -torch.inf)
             best[way].offer(values.contiguous(), first)
-            sums[way].add(values, 1, slice(None))
+            sums[way] = torch.logaddexp(sums[way], log_sums(values))
             if masked is not None:
                 values.masked_fill_(masked, -torch.inf)
-                allowed[way].add(values, 1, slice(None), consume=True)
+                allowed[way] = torch.logaddexp(allowed[way], log_sums(values, consume=True))
     positive = torch.linalg.vecdot(here(x).double(), here(pairs.y).double())[:count] / tau
     with_own = pairs.mined.with_own(positive, x, own, tau), positive
     found = []
     for way in range(ways):
         values, columns = best[way].sorted()
-        others = sums[way].result()
-        kept = others if guard is None else allowed[way].result()
+        others = sums[way]
+        kept = others if guard is None else allowed[way]
         found.append(Found(positive, with_own[way], others, kept, broken, values.double(), columns))
     return found
+
+
+def log_sums(values: torch.Tensor, *, consume: bool = False) -> torch.Tensor:
+    """Return the log-sum-exp of each row of a tile, float64 (R,), -inf for a row without a value.
+
+    Nothing overflows or vanishes at any temperature.
+
+    Args:
+        values: float32 or float64 (R, C), each below 3e38; -inf is ignored.
+        consume: whether ``values`` may be overwritten.
+    """
+    # Finite, so that (-inf) - peak is -inf and not NaN for masked entries.
+    peak = values.amax(1, keepdim=True).clamp_(min=_LOWEST)
+    scaled = torch.sub(values, peak, out=values if consume else None).exp_()
+    return peak[:, 0].double() + scaled.sum(1).double().log()
 
 
 def _block_rows(n: int, ways: int, wanted: Needed, dim: int, runtime: Runtime) -> int:

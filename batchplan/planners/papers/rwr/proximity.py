@@ -10,7 +10,8 @@ import torch
 
 from batchplan.data import Embeddings
 from batchplan.data.rows import load_all_rows, load_rows
-from batchplan.graph.neighbors import Neighbors, nearest_neighbors
+from batchplan.graph.documents import Neighbors
+from batchplan.graph.neighbors import nearest_neighbors
 from batchplan.guard.guard import Guard
 from batchplan.guard.rules import breaks, bytes_of_rows, rules_of
 from batchplan.kernels import dot, insert, njit
