@@ -1,7 +1,5 @@
 """Known answers: which documents are right answers to which anchors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,7 +38,7 @@ class Answers:
         anchors: Int64Array,
         documents: Int64Array,
         more: tuple[Int64Array, Int64Array] | None = None,
-    ) -> Answers:
+    ) -> "Answers":
         """Make the answers of rows, and of ``more`` pairs: their anchors and documents, (m,) each.
 
         Other arguments are the attributes.
@@ -51,7 +49,7 @@ class Answers:
             pairs = np.concatenate((pairs, more[0] * width + more[1]))
         return cls(anchors, documents, distinct(pairs), width)
 
-    def take(self, rows: Int64Array) -> Answers:
+    def take(self, rows: Int64Array) -> "Answers":
         """Return the answers among the given rows (n,), in the given order. Numbers become those of
         the first place of each anchor and each document."""
         anchors, documents = first_places(self.anchors[rows]), self.documents[:, rows]

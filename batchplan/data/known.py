@@ -1,7 +1,5 @@
 """Reads ids of anchors and documents, and lists of known answers: Parquet, or the field's qrels."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +41,7 @@ class Named:
     pairs: Int64Array
 
     @classmethod
-    def read(cls, data: Data, options: AnswerOptions, count: int) -> Named:
+    def read(cls, data: Data, options: AnswerOptions, count: int) -> "Named":
         """Read what the options name.
 
         Args:

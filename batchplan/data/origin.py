@@ -1,7 +1,5 @@
 """Where embeddings were read from, so that another process can open the same files."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -44,12 +42,12 @@ class Origin:
         negatives: Sequence[Sequence[ShardPath]],
         wanted: Wanted,
         shard_order: ShardOrder | None = None,
-    ) -> Origin:
+    ) -> "Origin":
         """Return the origin of embeddings that are about to be read from these files."""
         states = tuple(_state(path) for path in (*x, *y, *chain(*negatives)))
         return cls(tuple(x), tuple(y), tuple(map(tuple, negatives)), wanted, shard_order, states)
 
-    def absolute(self) -> Origin:
+    def absolute(self) -> "Origin":
         """Return the origin with absolute paths."""
         return replace(
             self,

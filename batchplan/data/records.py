@@ -1,7 +1,5 @@
 """`Source`: the rows of all files of a data set, with some of their columns."""
 
-from __future__ import annotations
-
 from bisect import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -57,7 +55,7 @@ class Source:
         runtime: Runtime,
         columns: Sequence[str] | None = None,
         order: ShardOrder | None = None,
-    ) -> Source:
+    ) -> "Source":
         """Open files, folders and globs.
 
         Args:

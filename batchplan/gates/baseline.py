@@ -1,7 +1,5 @@
 """Baselines: stored evaluations of earlier plans, and whether another evaluation is comparable."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping
@@ -46,7 +44,7 @@ class Baseline:
         return json.dumps(asdict(self), indent=2, allow_nan=False).encode() + b"\n"
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Baseline:
+    def load(cls, path: str | os.PathLike[str]) -> "Baseline":
         """Read the baseline in a file.
 
         Raises:

@@ -7,8 +7,6 @@ as long as few neighbours of a row share its batch. With mined negatives, an anc
 documents of the other row: exp(s_ab / tau) is a sum over these, from x to y.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -51,7 +49,7 @@ class Affinity:
         """N."""
         return len(self.indptr) - 1
 
-    def among(self, rows: NDArray[np.int64]) -> Affinity:
+    def among(self, rows: NDArray[np.int64]) -> "Affinity":
         """The subgraph of some rows (n,), renumbered in their order."""
         subgraph = square(self.indptr, self.indices, self.weights)[rows][:, rows]
         return Affinity(subgraph.indptr.astype(np.int64), subgraph.indices, subgraph.data)

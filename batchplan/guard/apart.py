@@ -1,7 +1,5 @@
 """Which rows must be in different batches at any cost: by codes, and by known answers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -33,7 +31,7 @@ class Apart(NamedTuple):
     documents: NDArray[np.int64]
 
     @classmethod
-    def of(cls, codes: Sequence[Int64Array], answers: Answers | None) -> Apart:
+    def of(cls, codes: Sequence[Int64Array], answers: Answers | None) -> "Apart":
         """Return the rows with equal codes, (N,) each, and with answers beyond equal rows."""
         stacked = np.stack(codes) if len(codes) else np.empty((0, 0), np.int64)
         pairs = np.empty(0, np.int64) if answers is None else answers.crossing
@@ -45,7 +43,7 @@ class Apart(NamedTuple):
         asked = np.where(is_in(documents, distinct(found)), documents, -1)
         return cls(stacked, spans, found, asked)
 
-    def take(self, rows: Int64Array) -> Apart:
+    def take(self, rows: Int64Array) -> "Apart":
         """Return what separates the given rows (n,), in the given order."""
         codes = np.take(self.codes, rows, axis=1) if len(self.codes) else self.codes
         if not len(self.spans):

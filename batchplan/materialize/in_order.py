@@ -1,7 +1,5 @@
 """Lays out the rows of a plan, each with its number in the data."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -23,7 +21,7 @@ class InOrder:
     group: int = 1
 
     @classmethod
-    def of(cls, plan: Plan, options: MaterializeOptions) -> InOrder:
+    def of(cls, plan: Plan, options: MaterializeOptions) -> "InOrder":
         """Lay out the rows of a plan.
 
         Raises:

@@ -1,8 +1,6 @@
 """Writes tables of negatives as texts, with the column names of sentence-transformers: each row is
 an anchor, its positive and its negatives."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,7 +30,7 @@ class Tuples:
     group: int
 
     @classmethod
-    def of(cls, table: Negatives, options: MaterializeOptions) -> Tuples:
+    def of(cls, table: Negatives, options: MaterializeOptions) -> "Tuples":
         """Lay out the tuples of a table.
 
         Raises:

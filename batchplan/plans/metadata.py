@@ -1,7 +1,5 @@
 """The metadata of a plan: where it comes from, for which data, and how it was cut."""
 
-from __future__ import annotations
-
 import hashlib
 import platform
 from collections.abc import Mapping
@@ -68,7 +66,7 @@ class PlanMetadata(Batching):
     @classmethod
     def stamped(
         cls, batching: Batching, num_rows: int, partitions_rows: bool, **facts: Any
-    ) -> PlanMetadata:
+    ) -> "PlanMetadata":
         """Return the metadata of a new plan, with the versions of the installed libraries.
 
         ``facts`` are ``planner``, ``options``, ``seed``, ``fingerprint``, ``metrics`` and
@@ -117,7 +115,7 @@ class PlanMetadata(Batching):
     @classmethod
     def from_dict(
         cls, document: Mapping[str, Any], *, where: str = "plan metadata"
-    ) -> PlanMetadata:
+    ) -> "PlanMetadata":
         """Return the metadata from `to_dict`; unknown keys are ignored.
 
         Raises:

@@ -1,7 +1,5 @@
 """A table of negatives: the negatives of each anchor, loaded and saved."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Sequence
@@ -150,7 +148,7 @@ class Negatives:
         )
 
     @classmethod
-    def load(cls, path: PathLike) -> Negatives:
+    def load(cls, path: PathLike) -> "Negatives":
         """Read and check a table that `save` wrote.
 
         Raises:

@@ -1,7 +1,5 @@
 """What measures know about the rows, besides the embeddings."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -42,7 +40,7 @@ class RowFacts:
         group_column: str | None = None,
         *,
         answers: bool = True,
-    ) -> RowFacts:
+    ) -> "RowFacts":
         """Check the groups of the rows, and read the reference and, with ``answers``, the known
         answers, which takes a pass over the rows.
 
@@ -56,7 +54,7 @@ class RowFacts:
                 known = answers_of(embeddings, options, advance=advance)
         return cls(codes, group_column, reference, known)
 
-    def take(self, rows: Int64Array) -> RowFacts:
+    def take(self, rows: Int64Array) -> "RowFacts":
         """Return the facts about some rows, int64 (m,), in this order, without answers."""
         groups = None if self.groups is None else self.groups[rows]
         reference = self.reference and self.reference.take(rows)

@@ -1,7 +1,5 @@
 """The statistics that metrics are computed from: of the batches, and of rows against all rows."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -64,7 +62,7 @@ class Needed:
     kept: int
 
     @classmethod
-    def of(cls, num_rows: int, batch_size: int) -> Needed:
+    def of(cls, num_rows: int, batch_size: int) -> "Needed":
         """Return what the oracle of this batch size needs."""
         others = num_rows - 1
         negatives, hardest = min(batch_size - 1, others), min(HARDEST_KEPT, others)
@@ -120,7 +118,7 @@ class GlobalStatistics:
     broken: Int64Array
 
     @classmethod
-    def empty(cls, num_rows: int, wanted: Needed) -> GlobalStatistics:
+    def empty(cls, num_rows: int, wanted: Needed) -> "GlobalStatistics":
         """Return room for the results of N rows, which `fill` writes."""
         positive, log_sum, peak, oracle, allowed = np.empty((5, num_rows))
         hardest = np.empty((num_rows, wanted.hardest), np.int64)

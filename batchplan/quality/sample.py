@@ -1,7 +1,5 @@
 """A stratified sample of the rows, and estimates of means over all rows."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +23,7 @@ class Sample:
     strata: Int64Array | None = None
 
     @classmethod
-    def draw(cls, order: Int64Array, count: int, generator: np.random.Generator) -> Sample:
+    def draw(cls, order: Int64Array, count: int, generator: np.random.Generator) -> "Sample":
         """Cut ``order``, int64 (N,), into strata of equal size and draw two rows from each.
 
         The more alike the rows of a stratum are, the smaller are the errors. ``count`` rows are

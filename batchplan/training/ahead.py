@@ -1,7 +1,5 @@
 """Plans the next epoch in a separate process while the training goes on."""
 
-from __future__ import annotations
-
 import json
 import logging
 import math
@@ -150,7 +148,7 @@ class Ahead:
             self._process = _Process(job, scratch)
         return self._saving
 
-    def _wait_for(self, process: _Process, later: int) -> None:
+    def _wait_for(self, process: "_Process", later: int) -> None:
         failed = process.wait()
         if not self._files.plan_path(later).exists():
             _LOGGER.warning(

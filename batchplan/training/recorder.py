@@ -1,7 +1,5 @@
 """Records which rows each training step saw, for `batchplan verify-consumption`."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -32,7 +30,7 @@ class Recorder(TraceWriter):
         self._epoch = 0
 
     @checked
-    def wrap(self, loader: Any, *, epoch: int | None = None, step: int | None = None) -> Recorded:
+    def wrap(self, loader: Any, *, epoch: int | None = None, step: int | None = None) -> "Recorded":
         """Return the batches of a loader without the column ``batchplan_row``, whose rows are
         recorded.
 

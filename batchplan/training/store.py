@@ -1,7 +1,5 @@
 """The float16 vectors of all rows, in temporary files that a second process can open."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
@@ -94,7 +92,7 @@ class Store:
         return document, [*self._files, *same_files]
 
     @classmethod
-    def borrowed(cls, document: Mapping[str, Any]) -> Store:
+    def borrowed(cls, document: Mapping[str, Any]) -> "Store":
         """Open the store that another process lends. Both processes see what either puts there."""
         shape = tuple(document["shape"])
         store = cls(shape[0])

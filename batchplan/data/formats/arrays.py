@@ -1,7 +1,5 @@
 """Files of one matrix. They are mapped, or copied if they must be converted."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -62,7 +60,7 @@ class ArrayFormat:
 
     def sources(
         self, paths: Sequence[ShardPath], sides: Sequence[str], wanted: Wanted
-    ) -> list[ArraySource]:
+    ) -> "list[ArraySource]":
         """Read the headers of these files, and return the source of one side.
 
         Raises:
@@ -73,7 +71,7 @@ class ArrayFormat:
         wanted.refuse(str(paths[0]))
         return [ArraySource(of_each(self._open, paths), sides[0], self.matrix)]
 
-    def _open(self, path: ShardPath) -> _Shard:
+    def _open(self, path: ShardPath) -> "_Shard":
         """Return the checked header of one file."""
         with opened(path, self.name) as (file, size):
             header = self.read_header(file, path)

@@ -4,8 +4,6 @@ Pyarrow does not tell that before it decodes. The metadata are flatbuffers: tabl
 number, as the files Message.fbs, File.fbs and Schema.fbs of the Arrow format declare them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -38,7 +36,7 @@ class _Table:
         self._fields = place - self._number(place, 4, signed=True)
 
     @classmethod
-    def root(cls, data: bytes) -> _Table:
+    def root(cls, data: bytes) -> "_Table":
         return cls(data, int.from_bytes(data[:4], "little"))
 
     def number(self, field: int, size: int) -> int:
@@ -46,7 +44,7 @@ class _Table:
         place = self._at(field)
         return self._number(place, size, signed=True) if place else 0
 
-    def table(self, field: int) -> _Table | None:
+    def table(self, field: int) -> "_Table | None":
         place = self._at(field)
         return _Table(self._data, place + self._number(place, 4)) if place else None
 

@@ -7,8 +7,6 @@ sets the floor that later values must reach. That one comparison rejects nearly 
 others cost less than in a heap.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -28,11 +26,6 @@ _FEWEST = 64  # room for keys; selecting among fewer would cost more than it sav
 def key_room(count: int) -> int:
     """Return for how many keys a row needs room, to keep its ``count`` largest values."""
     return max(2 * count, _FEWEST)
-
-
-def largest(rows: int, count: int, device: torch.device) -> Largest | KeyLargest:
-    """Return what keeps the ``count`` largest values of rows; on the CPU `torch.topk` is slow."""
-    return Largest(rows, count) if device.type == "cpu" else KeyLargest(rows, count, device)
 
 
 class Largest:
@@ -94,6 +87,11 @@ class KeyLargest:
     def sorted(self) -> tuple[torch.Tensor, torch.Tensor]:
         """As that of `Largest`."""
         return _decoded(self._keys)
+
+
+def largest(rows: int, count: int, device: torch.device) -> Largest | KeyLargest:
+    """Return what keeps the ``count`` largest values of rows; on the CPU `torch.topk` is slow."""
+    return Largest(rows, count) if device.type == "cpu" else KeyLargest(rows, count, device)
 
 
 def _decoded(keys: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -11,8 +11,6 @@ the order of the blocks. The largest values do not depend on the order. If those
 not fit into memory, columns are processed in strips.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import nullcontext
 from itertools import pairwise
@@ -97,7 +95,7 @@ class _Sums:
         self.sums, self.allowed = np.zeros((2, ways, columns))
         self.broken = np.zeros(columns, np.int64)
 
-    def gain(self, other: _Sums, at: slice) -> None:
+    def gain(self, other: "_Sums", at: slice) -> None:
         """Add the sums of another object to the columns ``at``."""
         self.sums[:, at] += other.sums
         self.allowed[:, at] += other.allowed

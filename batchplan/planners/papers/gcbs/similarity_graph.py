@@ -1,7 +1,5 @@
 """The sparse graph of large similarities."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -57,7 +55,7 @@ class SimilarityGraph:
 
     def without(
         self, guard: Guard, embeddings: Embeddings, runtime: Runtime, *, similarity: str = "cosine"
-    ) -> SimilarityGraph:
+    ) -> "SimilarityGraph":
         """The graph without the edges whose two rows break a guard, in either direction.
 
         Args:
