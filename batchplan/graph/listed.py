@@ -39,11 +39,10 @@ def listed_affinity(
     Raises:
         ResourceError: the graph does not fit into the memory budget.
     """
-    n = lists.num_rows
-    edges = int(np.minimum(np.diff(lists.indptr), neighbors).sum())
+    n, ends = lists.num_rows, np.append(0, np.minimum(np.diff(lists.indptr), neighbors).cumsum())
+    edges = int(ends[-1])
     runtime.require_memory(_BYTES * edges, f"{edges} candidates of {n} rows", "use --neighbors")
     with runtime.stage("weigh"):
-        ends = np.append(0, np.cumsum(np.minimum(np.diff(lists.indptr), neighbors)))
         limits = np.full(n, np.inf, np.float32) if ceilings is None else ceilings
         own = lists.indptr, lists.indices, lists.scores, lists.positive, lists.floors
         indices, weights = _weigh(own, ends, limits, 1 / temperature, batch_size)

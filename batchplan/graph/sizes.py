@@ -27,15 +27,13 @@ def fit_sizes(
     held = _weight_inside(affinity.indptr, affinity.indices, affinity.weights, parts)
     order = np.lexsort((np.arange(len(parts)), -held, kinds, parts))
     cells = parts[order] * len(sizes) + kinds[order]
-    firsts = np.searchsorted(cells, cells)
-    places = np.arange(len(parts)) - firsts
+    places = np.arange(len(parts)) - np.searchsorted(cells, cells)
     extra = order[places >= sizes[kinds[order], parts[order]]]
     moving = extra[np.lexsort((extra, -_reach(affinity, extra)))]
     counts = np.zeros(sizes.shape, np.int64)
     np.add.at(counts, (kinds, parts), 1)
     parts[moving] = -1
-    np.minimum(counts, sizes, out=counts)
-    room = sizes - counts
+    room = np.maximum(sizes - counts, 0)
     settle(affinity.indptr, affinity.indices, affinity.weights, parts, kinds, room, moving)
     return parts
 

@@ -8,7 +8,6 @@ from batchplan.errors import OptionError
 from batchplan.options import (
     LIMITS,
     USUAL_MARGIN,
-    Similarity,
     check_one_limit,
     option,
     temperature_option,
@@ -46,9 +45,6 @@ class EvaluationOptions(ReferenceOptions, AnswerOptions):
     """
 
     temperature: float = temperature_option()
-    similarity: Similarity = option(
-        "cosine", "Similarity of two rows. cosine normalises them; dot does not."
-    )
     random_trials: int = option(20, "Random plans to compare with.", ge=2)
     sample: int | None = option(
         None,

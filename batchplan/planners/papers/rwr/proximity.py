@@ -69,21 +69,7 @@ def proximity_graph(
         nearest = nearest_neighbors(embeddings, k, runtime, similarity=similarity, guard=guard)
         return Neighbors(nearest.indices.astype(index, copy=False), nearest.similarities)
     graph = Neighbors(np.empty((n, k), index), np.empty((n, k), np.float32))
-    _search(embeddings, m, guard, runtime, similarity == "cosine", graph)
-    return graph
-
-
-def _search(
-    embeddings: Embeddings,
-    m: int,
-    guard: Guard | None,
-    runtime: Runtime,
-    normalize: bool,
-    graph: Neighbors,
-) -> None:
-    """Fill the graph, block by block in threads."""
-    n = embeddings.num_rows
-    cpu = torch.device("cpu")
+    cpu, normalize = torch.device("cpu"), similarity == "cosine"
     all_keys = load_all_rows(embeddings.y, cpu, normalize)
     keys, rules = all_keys.numpy(), rules_of(guard, embeddings, all_keys, normalize).compiled()
     key = runtime.generator(_CANDIDATES).integers(2**64, dtype=np.uint64)
@@ -95,6 +81,7 @@ def _search(
 
     with runtime.stage("neighbors", n) as advance:
         in_blocks(work, n, _BLOCK, advance)
+    return graph
 
 
 @njit

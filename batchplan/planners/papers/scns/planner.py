@@ -42,13 +42,19 @@ def scns(embeddings: Embeddings, options: ScnsOptions, runtime: Runtime) -> Draf
     groups = group_codes(embeddings, options.label_table, *options.columns())
     answers = known_answers(embeddings, options, runtime)
     guard = make_guard(embeddings, runtime, groups=groups, answers=answers)
+
+    def drawn(guard: Guard) -> tuple[Int64Array, Float32Array]:
+        if options.level == "instance":
+            return draw_rows(embeddings, options, runtime, guard)
+        return draw_from_classes(embeddings, options, runtime, groups[0], guard.apart)
+
     try:
-        rows, probabilities = _drawn(embeddings, options, runtime, groups, guard)
+        rows, probabilities = drawn(guard)
     except InputError as error:
         # Without equal rows too few are left. Those that ids or a list name are never drawn.
         named = known_answers(embeddings, options, runtime, equal=False)
         guard = make_guard(embeddings, runtime, groups=groups, answers=named)
-        rows, probabilities = _drawn(embeddings, options, runtime, groups, guard)
+        rows, probabilities = drawn(guard)
         runtime.note(WARNING, f"equal rows may be negatives of each other, since {error}")
     if options.as_batches:
         return anchor_batches(rows, options.per_row, embeddings, options, runtime, guard.apart)
@@ -56,15 +62,3 @@ def scns(embeddings: Embeddings, options: ScnsOptions, runtime: Runtime) -> Draf
     if (beta := options.mixup_beta) is not None:
         mixup = runtime.generator(_MIXUP).beta(beta, beta, rows.shape).astype(np.float32)
     return Mined(rows, probabilities=probabilities, mixup=mixup)
-
-
-def _drawn(
-    embeddings: Embeddings,
-    options: ScnsOptions,
-    runtime: Runtime,
-    groups: list[Int64Array],
-    guard: Guard,
-) -> tuple[Int64Array, Float32Array]:
-    if options.level == "instance":
-        return draw_rows(embeddings, options, runtime, guard)
-    return draw_from_classes(embeddings, options, runtime, groups[0], guard.apart)
