@@ -54,8 +54,8 @@ def scan_cpu(
     bits = torch.int16 if dtype == torch.bfloat16 else torch.int32
     entry = np.int16 if dtype == torch.bfloat16 else np.int32
     never = np.full(width, np.iinfo(entry).max, entry)
-    certain_bits = _as_bits(queries.certain, dtype)
-    doubt = certain_bits, np.float32(lower), queries.hopeless, queries.sure
+    certain_bits, rows = _as_bits(queries.certain, dtype), queries.rows.numpy()
+    rough = np.float32(lower), queries.hopeless, queries.sure
     index = np.int32 if n < 2**31 else np.int64
     # Memory is mapped when it is written, and few entries are candidates.
     columns = np.empty(height * width, index)
@@ -69,10 +69,13 @@ def scan_cpu(
         # The last tile may have fewer rows than the operand, which is padded to whole words.
         tile = queries.operand @ keys.operand[first : first + width].T
         part = keys.rows[first : first + width].numpy()
-        count, sure = _search_tile(
-            tile.view(bits).numpy(), never, doubt, queries.rows.numpy(), part, first_row,
-            first, counts[at], columns, scores, in_doubt,
+        end, doubted = _list(
+            tile.view(bits).numpy(), never, certain_bits, first_row - first, counts[at], columns,
+            in_doubt,
         )  # fmt: skip
+        scores[:end] = np.inf
+        _score(doubted, rows, part, *rough, columns, scores, in_doubt)
+        count, sure = _keep(first, counts[at], columns, scores)
         pieces.append((columns[:count].copy(), scores[:count].copy()))
         total += count
         certain += sure
@@ -92,22 +95,6 @@ def _as_bits(value: float, dtype: torch.dtype) -> int:
     if float(number) < value:
         number = torch.nextafter(number, torch.tensor(torch.inf, dtype=dtype))
     return int(number.view(torch.int16 if dtype == torch.bfloat16 else torch.int32))
-
-
-@njit
-def _search_tile(  # type: ignore[no-untyped-def]
-    bits, never, doubt, rows, keys, first_row, first_column, counts, out_columns, out_scores,
-    in_doubt,
-):  # fmt: skip
-    """Write the candidates of a tile, which is given as its bits. Count them by row, and count the
-    certain ones."""
-    certain_bits, lower, hopeless, sure = doubt
-    end, doubted = _list(
-        bits, never, certain_bits, first_row - first_column, counts, out_columns, in_doubt
-    )
-    out_scores[:end] = np.inf
-    _score(doubted, rows, keys, lower, hopeless, sure, out_columns, out_scores, in_doubt)
-    return _keep(first_column, counts, out_columns, out_scores)
 
 
 @njit
