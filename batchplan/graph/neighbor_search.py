@@ -54,7 +54,7 @@ Entries = NDArray[Any]  # int16 or int32: `ordered` bits of entries of tiles
 
 
 @dataclass(frozen=True, eq=False)
-class Search:
+class SearchData:
     """The data of a search for the nearest rows of Y for rows of X, and for the reverse.
 
     Attributes:
@@ -103,7 +103,7 @@ class Search:
 
 
 def search(
-    problem: Search, forward: Shortlists | None, backward: Shortlists | None, advance: Advance
+    problem: SearchData, forward: Shortlists | None, backward: Shortlists | None, advance: Advance
 ) -> None:
     """Fill the lists of the nearest y of every x (``forward``) and of the nearest x of every y
     (``backward``). If Y is X, both are the same object.
@@ -137,7 +137,7 @@ def _rank(k: int, sampled: int, num_rows: int) -> int:
     return ceil(expected + 2.5 * sqrt(expected) + 1.5)
 
 
-def _guess_columns(problem: Search, lists: Shortlists, sample: Indices) -> None:
+def _guess_columns(problem: SearchData, lists: Shortlists, sample: Indices) -> None:
     """Set the floors of all columns from a sample of rows."""
     keys = problem.keys
     n = len(keys.rows)
@@ -167,7 +167,7 @@ def _set_floors(
 
 
 def _sweep(
-    problem: Search,
+    problem: SearchData,
     rows: Indices,
     columns: Indices,
     forward: Shortlists | None,
@@ -225,7 +225,7 @@ class _Screen:
     """Compares a block of rows with one tile of columns after another."""
 
     def __init__(
-        self, problem: Search, keys: Keys, queries: Queries, rows: Indices, half: bool
+        self, problem: SearchData, keys: Keys, queries: Queries, rows: Indices, half: bool
     ) -> None:
         self._keys, self._queries, self._rows, self._half = keys, queries, rows, half
         self._rules = problem.rules.compiled()

@@ -9,7 +9,7 @@ from batchplan.data import Embeddings
 from batchplan.errors import InputError
 from batchplan.graph import cuda
 from batchplan.graph.documents import Neighbors, united_lists
-from batchplan.graph.neighbor_search import Search, search
+from batchplan.graph.neighbor_search import SearchData, search
 from batchplan.graph.screen import load_keys, screen_width, screening_dtype
 from batchplan.guard.guard import Guard
 from batchplan.guard.rules import bytes_of_rows, rules_of
@@ -103,7 +103,7 @@ def _on_cpu(
     with runtime.stage("neighbors", n) as advance:
         keys = load_keys(embeddings, device, dtype, normalize, silent)
         rules = rules_of(guard, embeddings, keys.rows, normalize)
-        problem = Search(embeddings.x, keys, normalize, rules)
+        problem = SearchData(embeddings.x, keys, normalize, rules)
         lists = [problem.lists(k) for _ in range(1 + both)]
         backward = None if embeddings.paired and not both else lists[-1]
         search(problem, lists[0], backward, advance)

@@ -10,8 +10,7 @@ from batchplan.keywords import EvaluationKeywords
 from batchplan.options import LIMITS, with_options
 from batchplan.plans import Plan
 from batchplan.quality.coverage import Coverage, coverage
-from batchplan.quality.guard.ceilings import ceilings as ceilings_of
-from batchplan.quality.guard.limits import with_limit
+from batchplan.quality.guard.limits import ceilings_of, with_limit
 from batchplan.quality.measured import RECALLED
 from batchplan.quality.options import EvaluationOptions
 

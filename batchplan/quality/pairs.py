@@ -11,7 +11,7 @@ from batchplan.data import Embeddings
 from batchplan.data.duplicates import document_codes, duplicate_codes
 from batchplan.errors import InputError
 from batchplan.quality.facts import RowFacts
-from batchplan.quality.guard.ceilings import ceilings as ceilings_of
+from batchplan.quality.guard.limits import ceilings_of
 from batchplan.quality.guard.rule import GuardRule
 from batchplan.quality.mined import MinedSides
 from batchplan.quality.options import EvaluationOptions

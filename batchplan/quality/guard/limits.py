@@ -1,19 +1,24 @@
-"""Chooses the limit on the similarity of negatives that judges plans, if the options set none.
+"""The limit on the similarity of negatives that judges plans, and the ceilings that follow from it.
 
-A plan is judged by the limit that it was made with, and a plan without any by the usual margin.
-Plans are only compared by the same limit, so several plans are judged by that of those that have
-one, or, where these differ, by the usual margin.
+If the options set no limit, a plan is judged by the limit that it was made with, and a plan without
+any by the usual margin. Plans are only compared by the same limit, so several plans are judged by
+that of those that have one, or, where these differ, by the usual margin.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from batchplan.options import LIMITS, USUAL_MARGIN
+import numpy as np
+
+from batchplan.options import LIMITS, USUAL_MARGIN, USUAL_ROWS
 from batchplan.plans import Plan
 from batchplan.quality.options import EvaluationOptions
+from batchplan.typing import Float64Array
 
 LimitSource = Literal["options", "plans", "default", "rejected"]
+
+_ROUNDING = 1e-6  # rows as similar as most to their own pair keep their own ceiling
 
 
 def with_limit(
@@ -51,3 +56,21 @@ def own_limit(plan: Plan, options: EvaluationOptions) -> dict[str, Any]:
     return {
         name: made_with[name] for name in LIMITS if isinstance(made_with.get(name), int | float)
     }
+
+
+def ceilings_of(own: Float64Array, options: EvaluationOptions) -> Float64Array:
+    """Return what the similarities of each row's negatives must stay below, float64 (N,), from
+    those of the own pairs, (N,).
+
+    A margin is taken from a row's own similarity, or from the median of all if that is higher.
+    """
+    if options.max_score is not None:
+        return np.full_like(own, options.max_score)
+    count = min(len(own), USUAL_ROWS)
+    few = np.sort(own[np.arange(count) * len(own) // count])
+    median = few[(count - 1) // 2]
+    own = np.maximum(own, median - _ROUNDING * abs(median))
+    if options.absolute_margin is not None:
+        return own - options.absolute_margin
+    margin = options.relative_margin or 0.0
+    return np.where(own < 0, own * (1 + margin), own * (1 - margin))
