@@ -38,13 +38,19 @@ def report(
         "File with these columns, in the order of the rows.  [default: EMBEDDINGS]",
         kind="path",
     ),
+    row: list[int] | None = option(
+        None,
+        "Row to show first, with its batch, its hardest negatives there, and the rows that are "
+        "kept away from it. Repeatable.  [default: rows of the hardest batches]",
+    ),
     output: str = option("report.html", "HTML page to write.", "--output", "-o"),
     png: str | None = option(None, "Also write the pictures here, as PNG.", metavar="FOLDER"),
     force: bool = FORCE,
 ) -> None:
     """Show plans on one HTML page, the verdict first.
 
-    The page has pictures, tables, and pairs of the hardest batches. It works offline.
+    The page has pictures, tables, and rows of the hardest batches: who is there, who is kept away,
+    and why. It works offline.
     docs/metrics.md explains its numbers.
 
     \b
@@ -67,9 +73,9 @@ def report(
         }
         write_report(
             plans, data, output, groups=measuring.groups(data),
-            group_column=measuring.group_column, texts=columns, text_table=text_table, png=png,
-            force=force, inputs=read, device=runtime.device, memory=runtime.memory,
-            seed=runtime.seed, observer=watch, **vars(measuring.options),
+            group_column=measuring.group_column, texts=columns, text_table=text_table,
+            rows=row or (), png=png, force=force, inputs=read, device=runtime.device,
+            memory=runtime.memory, seed=runtime.seed, observer=watch, **vars(measuring.options),
         )  # fmt: skip
     pictures = [] if png is None else [("pictures", png)]
     watch.summarize([watch.timing(), ("report", output), *pictures])

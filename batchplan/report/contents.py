@@ -6,17 +6,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from batchplan.data import Embeddings
+from batchplan.data.answers import answers_of
 from batchplan.data.texts import likely_columns, load_texts
 from batchplan.errors import InputError
 from batchplan.plans import Plan
 from batchplan.quality import Evaluation, EvaluationOptions, RowFacts, evaluate_plans
-from batchplan.quality.guard.limits import limit_in_words, own_limit
+from batchplan.quality.guard.limits import limit_in_words, own_limit, with_limit
 from batchplan.quality.losses.in_batches import batch_statistics
-from batchplan.quality.pairs import Pairs, unguarded_pairs
+from batchplan.quality.pairs import Pairs, guarded_pairs, unguarded_pairs
 from batchplan.quality.references import random_orders
 from batchplan.quality.verdict import Choice, Verdict, choose, verdict_on
 from batchplan.report.examples import Example, hardest_pairs
 from batchplan.report.palette import PLANS
+from batchplan.report.rows import ShownRow, shown_rows
 from batchplan.report.similarities import Similarities, similarities
 from batchplan.runtime import Runtime
 from batchplan.text import one_line
@@ -57,6 +59,7 @@ class ReportContents:
         texts: of the rows of the examples, of x, of y and of mined negatives; empty without text
             columns.
         columns: the columns of the texts.
+        rows: of the hardest batches, if there is one plan.
     """
 
     plans: list[PlanContents]
@@ -67,6 +70,7 @@ class ReportContents:
     seed: int
     texts: Sequence[Mapping[int, str]] = ()
     columns: Sequence[str] = ()
+    rows: Sequence[ShownRow] = ()
 
     @property
     def choice(self) -> Choice:
@@ -89,6 +93,7 @@ def gather(
     *,
     texts: Sequence[str] | None = None,
     text_table: str | None = None,
+    asked: Sequence[int] = (),
 ) -> ReportContents:
     """Measure what a report shows; see `write_report` for the arguments."""
     _check_plans(plans, embeddings)
@@ -115,11 +120,21 @@ def gather(
                 )
             )
             advance(1)
+    rows: list[ShownRow] = []
+    if len(plans) == 1:
+        limited, _ = with_limit([first], options)
+        guarded = guarded_pairs(pairs, embeddings, facts, limited, runtime)
+        answers = facts.answers or answers_of(embeddings, equal=False)
+        rows = shown_rows(guarded, first, own, answers, asked)
+    elif asked:
+        raise InputError(f"row: got {len(plans)} plans, expected one; make a report of each")
     guard = measured[0].evaluation.guard
     false = [one.row for one in guard.mined.examples] if guard and guard.mined else []
     examples = [example for one in measured for example in one.examples]
-    anchors = [*(example.row for example in examples), *false]
-    shown = [anchors, [*anchors, *(example.negative for example in examples)]]
+    anchors = [*(example.row for example in examples), *false, *(one.row for one in rows)]
+    others = [example.negative for example in examples]
+    anchors += [other.row for one in rows for other in one.away]
+    shown = [anchors, [*anchors, *others]]
     shown += [false] * len(embeddings.negatives)
     if texts is None:
         texts = likely_columns(embeddings, text_table, [facts.group_column])
@@ -132,7 +147,15 @@ def gather(
         for column, rows in zip(named, shown, strict=False)
     ]  # fmt: skip
     return ReportContents(
-        measured, original, shuffled, embeddings, options, runtime.seed, found, texts
+        measured,
+        original,
+        shuffled,
+        embeddings,
+        options,
+        runtime.seed,
+        found,
+        texts,
+        rows,
     )
 
 

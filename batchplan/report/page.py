@@ -9,10 +9,12 @@ from batchplan.report.examples import Example
 from batchplan.report.figures.common import Picture
 from batchplan.report.figures.similarity import SIMILARITY_TEXT
 from batchplan.report.html import shown, to_html
+from batchplan.report.rows import MOST
 from batchplan.report.tables import key_figures, plan_facts, settings
 from batchplan.text import one_line
 
 _LONGEST = 280  # characters of a text
+_EXCERPT = 120  # the same, of the rows of batches
 _SIMILARITY = "similarity-"
 _MAIN = {
     "title": "Which rows share a batch",
@@ -55,6 +57,8 @@ def page(contents: ReportContents, pictures: list[Picture]) -> str:
         similarity_text=SIMILARITY_TEXT,
         ranks=_ranks(contents),
         examples=[_examples(plan, contents) for plan in contents.plans],
+        batches=_batches(contents),
+        most_rows=MOST,
         mined=_mined(contents),
         key_figures=key_figures(contents),
         settings=list(settings(contents)),
@@ -94,6 +98,32 @@ def _examples(plan: PlanContents, contents: ReportContents) -> list[dict[str, ob
     ]
 
 
+def _batches(contents: ReportContents) -> list[dict[str, object]]:
+    """Return the rows of each shown batch, with their texts."""
+    x, y = contents.texts[:2] or ({}, {})
+    of_row = {one.row: one.batch for one in contents.rows}
+    found: dict[int, list[dict[str, object]]] = {}
+    for one in contents.rows:
+        others = [
+            [
+                {
+                    "row": other.row, "shown": other.row in of_row, "reason": other.reason,
+                    "similarity": f"{other.similarity:.2f}",
+                    "text": _short(x.get(other.row, ""), _EXCERPT) if other in one.away else "",
+                }
+                for other in some
+            ]
+            for some in (one.negatives, one.away)
+        ]  # fmt: skip
+        shown = {
+            "row": one.row, "positive": f"{one.positive:.2f}", "negatives": others[0],
+            "away": others[1], "x": _short(x.get(one.row, ""), _EXCERPT),
+            "own": _short(y.get(one.row, ""), _EXCERPT),
+        }  # fmt: skip
+        found.setdefault(one.batch, []).append(shown)
+    return [{"number": batch + 1, "rows": rows} for batch, rows in found.items()]
+
+
 def _mined(contents: ReportContents) -> dict[str, object] | None:
     """Return the mined negatives that are too similar to their own anchor, which are the same for
     all plans; None if there are none."""
@@ -125,7 +155,7 @@ def _pair(one: Example | FalseNegative, other: str, contents: ReportContents) ->
     }
 
 
-def _short(text: str) -> str:
+def _short(text: str, longest: int = _LONGEST) -> str:
     """Return enough of a text to recognise it, on one line."""
     words = one_line(" ".join(text.split()))
-    return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}\N{HORIZONTAL ELLIPSIS}"
+    return words if len(words) <= longest else f"{words[:longest]}\N{HORIZONTAL ELLIPSIS}"

@@ -40,6 +40,7 @@ def write_report(
     group_column: str | None = None,
     texts: Sequence[str] | None = None,
     text_table: str | None = None,
+    rows: Sequence[int] = (),
     png: PathLike | None = None,
     force: bool = False,
     inputs: Sequence[PathLike] = (),
@@ -62,6 +63,8 @@ def write_report(
         texts: the columns of the texts of x and of y, or one for both, to show examples with; None
             looks for likely ones, as `batchplan.data.texts.likely_columns`.
         text_table: the file that has them; None for those of the embeddings.
+        rows: rows to show with their batches, before those of the hardest batches, in a report of
+            one plan.
         png: a folder to write the pictures to as well.
         force: whether existing files may be replaced.
         inputs: files and folders that must not be written to.
@@ -82,7 +85,14 @@ def write_report(
     settings = EvaluationOptions(**options)
     facts = RowFacts.read(embeddings, settings, runtime, groups, group_column)
     contents = gather(
-        plans, embeddings, facts, settings, runtime, texts=texts, text_table=text_table
+        plans,
+        embeddings,
+        facts,
+        settings,
+        runtime,
+        texts=texts,
+        text_table=text_table,
+        asked=rows,
     )
     with runtime.stage("draw"):
         files = draw(contents, output, png)
