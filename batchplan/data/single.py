@@ -1,7 +1,5 @@
 """One matrix that may have been meant as pairs: a warning, or a refusal if it has two sides."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
@@ -23,7 +21,7 @@ _PAIRS = [{"x", "y"}, {"anchor", "positive"}, {"query", "document"}, {"queries",
 
 
 def alone(
-    paths: Any, origin: Origin, sources: Sequence[ArraySource | TableSource], single: bool
+    paths: Any, origin: Origin, sources: Sequence["ArraySource | TableSource"], single: bool
 ) -> str:
     """Return the warning if there is one matrix that may have been meant as pairs; else an empty
     text.

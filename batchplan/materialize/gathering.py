@@ -6,8 +6,6 @@ to a file, a *run*. The output is then merged from all runs, each read from star
 any size is read once, written to disk once and read back once, never row by row at random.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -46,8 +44,8 @@ class Ordered:
     group: int = 1
     read: int = 0
     temporary: int = 0
-    _held: _Held = field(default_factory=lambda: _Held(0))
-    _runs: list[_Run] = field(default_factory=list)  # none if all rows are held
+    _held: "_Held" = field(default_factory=lambda: _Held(0))
+    _runs: list["_Run"] = field(default_factory=list)  # none if all rows are held
     _rows_at_once: int = 1
 
     def fill(

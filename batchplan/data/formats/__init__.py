@@ -4,8 +4,6 @@ An `ArrayFormat` has one matrix per file, a `TensorFormat` several with names; b
 memory. A `TableFormat` has named columns of both sides and of ids, and is decoded once.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -19,7 +17,7 @@ if TYPE_CHECKING:  # arrays need no Arrow
     from batchplan.data.formats.tensors import TensorFormat
 
 
-def format_of(path: ShardPath) -> ArrayFormat | TableFormat | TensorFormat:
+def format_of(path: ShardPath) -> "ArrayFormat | TableFormat | TensorFormat":
     """Return the format that the suffix of a file names.
 
     Raises:

@@ -4,8 +4,6 @@ Such files are compressed by groups of rows, so reading them lazily would decode
 tile again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -74,7 +72,7 @@ class TableFormat:
 
     def sources(
         self, paths: Sequence[ShardPath], sides: Sequence[str], wanted: Wanted
-    ) -> list[TableSource]:
+    ) -> list["TableSource"]:
         """Read the schemas of these files, and return the `TableSource` of one side or both."""
         return [TableSource(self, paths, sides, wanted)]
 
@@ -139,7 +137,7 @@ class TableFiles(Generic[T]):
         paths: Sequence[ShardPath],
         check: Callable[[TableFile, ShardPath], T],
         form: TableFormat,
-    ) -> TableFiles[T]:
+    ) -> "TableFiles[T]":
         """Open each file and check its schema.
 
         Args:
