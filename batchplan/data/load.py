@@ -214,7 +214,7 @@ def _check_id_types(origin: Origin) -> None:
     groups = (origin.x, origin.y, *origin.negatives)
     files = [paths[0] for paths in groups if paths and has_columns(paths[0])]
     if len(files) > 1 and origin.wanted.id is None:
-        from batchplan.data.id_files import check_types
+        from batchplan.data.table_files import check_types
 
         check_types(files)
 

@@ -65,8 +65,8 @@ def _require_rows(reference: Embeddings, embeddings: Embeddings) -> None:
         )
     if not any(shard.location for shard in reference.shards):
         return  # no files with columns, hence no ids
-    from batchplan.data.id_files import check_types_with, files_of
     from batchplan.data.ids import Ids, check_same
+    from batchplan.data.table_files import check_types_with, files_of
 
     check_types_with(embeddings, files_of("x", reference))
     if reference.ids is not None and embeddings.ids is not None:

@@ -8,9 +8,7 @@ import pyarrow as pa
 
 from batchplan.data.arrow_types import is_text
 from batchplan.data.embeddings import Embeddings
-from batchplan.data.id_files import files_of
-from batchplan.data.labels import files_of_column
-from batchplan.data.table_files import opened
+from batchplan.data.table_files import files_of, files_of_column, opened
 from batchplan.data.wanted import is_negative
 from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath, located

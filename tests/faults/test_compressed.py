@@ -32,7 +32,7 @@ import batchplan.data.candidate_files, batchplan.embedding.embedding
 import batchplan.materialize.materializing
 from batchplan.data import Candidates, load_labels
 from batchplan.data.formats import arrow, parquet
-from batchplan.data.id_files import check_rows
+from batchplan.data.table_files import check_rows
 from batchplan.data.texts import load_texts
 from batchplan.errors import InputError, ResourceError
 from batchplan.materialize import materialize as materialized
