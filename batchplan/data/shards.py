@@ -20,9 +20,8 @@ from batchplan.files.inputs import (
 from batchplan.files.kinds import begins_as_data
 from batchplan.files.reading import readable
 from batchplan.files.remote import RemotePath, ShardPath, located, of_each
-from batchplan.files.saved_data import saved_files
+from batchplan.files.saved_data import refuse_table, saved_files
 from batchplan.files.sidecar import has_plan_metadata, is_own_plan
-from batchplan.files.versioned import refuse_table
 from batchplan.options import ShardOrder
 from batchplan.runtime import NOTE, Runtime
 

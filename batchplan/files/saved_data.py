@@ -1,4 +1,5 @@
-"""What folders say about their files: those that `datasets` saved, and those of `embed`."""
+"""What folders say about their files: those that `datasets` saved, those of `embed`, and tables
+with versions, whose files also have overwritten and deleted rows."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,18 @@ from batchplan.options import ShardOrder
 _INFO, _STATE, _SPLITS = "dataset_info.json", "state.json", "dataset_dict.json"
 _MOST_BYTES = 16 << 20
 EMBEDDED = "_embedding.json"  # what `embed` says; readers of folders skip names that begin with _
+# A folder in each table, the end of names of files there if others have such a folder too, and the
+# Arrow table of the current rows.
+_TABLES = {
+    "Delta Lake": ("_delta_log", "", "deltalake.DeltaTable(folder).to_pyarrow_table()"),
+    "Hudi": (".hoodie", "", "pyarrow.Table.from_batches(hudi.HudiTable(folder).read())"),
+    "Iceberg": (
+        "metadata",
+        ".metadata.json",
+        "pyiceberg.table.StaticTable.from_metadata(newest_metadata_json).scan().to_arrow()",
+    ),
+    "Lance": ("_versions", ".manifest", "lance.dataset(folder).to_table()"),
+}
 
 
 def saved_files(folder: ShardPath) -> list[str] | None:
@@ -65,3 +78,21 @@ def embedded_order(folder: ShardPath) -> ShardOrder | None:
         order = parse_json(read_regular(path, _MOST_BYTES, "the facts")).get("shard_order")
         return next((known for known in get_args(ShardOrder) if known == order), None)
     return None
+
+
+def refuse_table(folder: ShardPath) -> None:
+    """Refuse a folder if it is a table of Delta Lake, Hudi, Iceberg or Lance.
+
+    Raises:
+        InputError: it is one; says how to export its rows.
+    """
+    for name, (mark, suffix, rows) in _TABLES.items():
+        inner = folder / mark
+        if inner.is_dir() and (
+            not suffix or any(entry.name.endswith(suffix) for entry in inner.iterdir())
+        ):
+            raise InputError(
+                f"{folder}: is a table of {name}, whose files also have overwritten or deleted "
+                f"rows; write its rows to one file, pyarrow.parquet.write_table({rows}, "
+                "'rows.parquet'), and embed and plan that file"
+            )

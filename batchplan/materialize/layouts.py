@@ -1,14 +1,18 @@
-"""Chooses the rows of each shard.
+"""Chooses the rows of each shard, which have their numbers in the data too.
 
 A streaming loader reads rows in the order of the files and cuts them every B rows, so the files
 must have the order of the plan. With several devices or workers, each reads its own stream, and a
 layout says which rows the stream has.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
+import pyarrow as pa
 
 from batchplan.errors import InputError
-from batchplan.materialize.options import Layout
+from batchplan.materialize.options import Layout, MaterializeOptions
+from batchplan.options import ROW_COLUMN
 from batchplan.plans import Plan
 from batchplan.plans.steps import share_offsets, take_batches
 from batchplan.typing import Int64Array
@@ -122,3 +126,42 @@ def _require_equal(sizes: Int64Array, layout: str) -> None:
             f"devices have {line.max()} to {line.min()} rows, expected equal parts; plan again "
             "with --tail drop or --tail pad, or use --layout ranks"
         )
+
+
+@dataclass(frozen=True)
+class InOrder:
+    """The rows of a plan in the order of a layout. `Tuples` is the same for a table."""
+
+    layout: Layout
+    folders: dict[str, list[Int64Array]]
+    group: int = 1
+
+    @classmethod
+    def of(cls, plan: Plan, options: MaterializeOptions) -> "InOrder":
+        """Lay out the rows of a plan.
+
+        Raises:
+            InputError: the batches do not fit the layout.
+        """
+        layout = options.layout or ("order" if plan.metadata.world_size == 1 else "ranks")
+        if layout in ("n-tuple", "triplet"):
+            raise InputError(
+                f"layout: got {layout} for a plan of batches, expected another; {layout} is for "
+                "tables of negatives, as hardneg and scns write"
+            )
+        folders = lay_out(plan, layout, workers=options.workers, shard_rows=options.shard_rows)
+        return cls(layout, folders)
+
+    def read(self, schema: pa.Schema, _where: str) -> pa.Schema:
+        """Return the columns to read: all."""
+        return schema
+
+    def schema(self, read: pa.Schema) -> pa.Schema:
+        """Return the columns to write."""
+        return read.append(pa.field(ROW_COLUMN, pa.int64(), nullable=False))
+
+    def joined(
+        self, rows: pa.RecordBatch, numbers: Int64Array, schema: pa.Schema
+    ) -> pa.RecordBatch:
+        """Return these rows with their numbers."""
+        return pa.RecordBatch.from_arrays([*rows.columns, pa.array(numbers)], schema=schema)

@@ -24,7 +24,7 @@ from batchplan.keywords import MaterializeKeywords
 from batchplan.materialize.formats import format_of
 from batchplan.materialize.formats.contents import OutputFormat, ShardRows, Written
 from batchplan.materialize.gathering import Ordered
-from batchplan.materialize.in_order import InOrder
+from batchplan.materialize.layouts import InOrder
 from batchplan.materialize.options import MaterializeOptions
 from batchplan.materialize.tuples import Tuples
 from batchplan.options import ROW_COLUMN, with_options
