@@ -1,5 +1,6 @@
 """The command `report`: show plans on a page."""
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from itertools import count
@@ -12,6 +13,10 @@ from batchplan.cli.grouping import check_paths, grouped
 from batchplan.cli.options import BATCH_SIZE, FORCE, Measuring, load_plan
 from batchplan.options import option
 from batchplan.text import one_line
+
+_ATLAS = (  # as it finds the columns
+    "embedding-atlas --x projection_x --y projection_y --neighbors neighbors --text text"
+)
 
 
 @grouped
@@ -45,6 +50,11 @@ def report(
     ),
     output: str = option("report.html", "HTML page to write.", "--output", "-o"),
     png: str | None = option(None, "Also write the pictures here, as PNG.", metavar="FOLDER"),
+    atlas: str | None = option(
+        None,
+        "Also write all rows here for embedding-atlas, coloured by batch or loss.",
+        metavar="FILE.parquet",
+    ),
     force: bool = FORCE,
 ) -> None:
     """Show plans on one HTML page, the verdict first.
@@ -65,7 +75,7 @@ def report(
         raise typer.BadParameter("got one path, expected plans and then their embeddings")
     *files, embeddings = inputs
     read = [*inputs, *([text_table] if text_table else []), *measuring.paths]
-    check_report_output(output, png, force=force, inputs=read)
+    check_report_output(output, png, atlas, force=force, inputs=read)
     with measuring.session.opened([embeddings]) as (data, runtime, watch):
         plans = {
             name: load_plan(path, batch_size, data.num_rows)
@@ -74,11 +84,12 @@ def report(
         write_report(
             plans, data, output, groups=measuring.groups(data),
             group_column=measuring.group_column, texts=columns, text_table=text_table,
-            rows=row or (), png=png, force=force, inputs=read, device=runtime.device,
+            rows=row or (), png=png, atlas=atlas, force=force, inputs=read, device=runtime.device,
             memory=runtime.memory, seed=runtime.seed, observer=watch, **vars(measuring.options),
         )  # fmt: skip
     pictures = [] if png is None else [("pictures", png)]
-    watch.summarize([watch.timing(), ("report", output), *pictures])
+    tables = [] if atlas is None else [("atlas", f"{_ATLAS} {shlex.quote(atlas)}")]
+    watch.summarize([watch.timing(), ("report", output), *pictures, *tables])
 
 
 def plan_names(paths: Sequence[str]) -> list[str]:

@@ -1,10 +1,10 @@
 """Measures plans, draws pictures, and writes a report of them."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 from numpy.typing import ArrayLike
 
@@ -18,6 +18,8 @@ from batchplan.options import with_options
 from batchplan.plans import Plan
 from batchplan.plans.output import check_file
 from batchplan.quality import EvaluationOptions, RowFacts
+from batchplan.quality.pairs import unguarded_pairs
+from batchplan.report.atlas import atlas_table
 from batchplan.report.contents import ReportContents, gather
 from batchplan.report.figures.common import Picture
 from batchplan.report.figures.histogram import histogram
@@ -42,6 +44,7 @@ def write_report(
     text_table: str | None = None,
     rows: Sequence[int] = (),
     png: PathLike | None = None,
+    atlas: PathLike | None = None,
     force: bool = False,
     inputs: Sequence[PathLike] = (),
     device: str = "auto",
@@ -66,6 +69,8 @@ def write_report(
         rows: rows to show with their batches, before those of the hardest batches, in a report of
             one plan.
         png: a folder to write the pictures to as well.
+        atlas: a Parquet file for embedding-atlas to write as well, in a report of one plan; see
+            `batchplan.report.atlas.atlas_table`.
         force: whether existing files may be replaced.
         inputs: files and folders that must not be written to.
         device, memory, seed, observer: see `Runtime`; the seed draws the random plans.
@@ -80,7 +85,9 @@ def write_report(
         ResourceError: as `batchplan.quality.evaluate`.
         OutputError: writing failed; the message says what became of existing files.
     """
-    check_report_output(output, png, force=force, inputs=inputs)
+    check_report_output(output, png, atlas, force=force, inputs=inputs)
+    if atlas is not None and len(plans) != 1:
+        raise InputError(f"atlas: got {len(plans)} plans, expected one; make a report of each")
     runtime = Runtime.of(device, memory, seed, observer)
     settings = EvaluationOptions(**options)
     facts = RowFacts.read(embeddings, settings, runtime, groups, group_column)
@@ -95,7 +102,14 @@ def write_report(
         asked=rows,
     )
     with runtime.stage("draw"):
-        files = draw(contents, output, png)
+        files: dict[Path, bytes | Callable[[Any], object]] = {**draw(contents, output, png)}
+    if atlas is not None:
+        import pyarrow.parquet as pq
+
+        pairs = unguarded_pairs(embeddings, settings.similarity, settings.temperature, runtime)
+        (plan,) = plans.values()
+        table = atlas_table(plan, embeddings, pairs, runtime, contents.columns, text_table)
+        files[Path(atlas)] = lambda stream: pq.write_table(table, stream)
     for path in filter(os.path.lexists, files):  # a picture may be a folder, or a link to an input
         check_file(path, force, inputs)
     with runtime.stage("write"), nullcontext() if png is None else made_folder(Path(png)):
@@ -106,15 +120,17 @@ def write_report(
 def check_report_output(
     output: PathLike,
     png: PathLike | None,
+    atlas: PathLike | None = None,
     *,
     force: bool,
     inputs: Sequence[PathLike],
 ) -> None:
-    """Refuse paths at which a report, or the folder of its pictures, cannot be written.
+    """Refuse paths at which a report, the folder of its pictures, or the table for embedding-atlas
+    cannot be written.
 
     Raises:
-        InputError: a suffix other than ``.html``; a file or folder that cannot be used, or that
-            exists without ``force``.
+        InputError: a suffix other than ``.html`` or ``.parquet``; a file or folder that cannot be
+            used, or that exists without ``force``.
     """
     page = no_url(output)
     if page.suffix.lower() not in _SUFFIXES:
@@ -122,6 +138,10 @@ def check_report_output(
             f"{page}: a report is an HTML page; choose a name that ends in {_SUFFIXES[0]}"
         )
     check_file(page, force, inputs)
+    if atlas is not None:
+        if (table := no_url(atlas)).suffix.lower() != ".parquet":
+            raise InputError(f"{table}: is read as Parquet; choose a name that ends in .parquet")
+        check_file(table, force, inputs)
     if png is None:
         return
     folder = Path(png)
