@@ -91,8 +91,8 @@ def test_about_as_many_as_expected_reach_a_limit(modules, monkeypatch, groups):
     x = noise(1500, 24) + 1
     embeddings = Embeddings.from_arrays(x, x + noise(1500, 24, 1))
     sides = sweep.sides_of(embeddings, [CPU], torch.float16, True, True, lambda _rows: None)
-    limits = nearest._limits(sides, 100.0, 3000)
     x, y = sides.x[0], sides.keys[0].rows
+    limits = nearest._limits(sides, 100.0, 3000, rules_of(None, embeddings, y, True))
     S = (x @ y.T).fill_diagonal_(-torch.inf)
     reached = (torch.cat([S, S.T]) >= limits[:, None]).sum(1).float()
     assert 80 < reached.mean() < 160
@@ -106,9 +106,9 @@ def test_limits_that_are_too_high(modules, brute, monkeypatch, paired):
     embeddings = Embeddings.from_arrays(noise(200, 8), noise(200, 8, 1) if paired else None)
     guess, asked = nearest._limits, []
 
-    def too_high(sides, expected, owners):
+    def too_high(sides, expected, owners, rules):
         asked.append(expected)
-        limits = guess(sides, expected, owners)
+        limits = guess(sides, expected, owners, rules)
         if len(asked) == 1:
             limits[::3] = 1000
         return limits
@@ -116,6 +116,21 @@ def test_limits_that_are_too_high(modules, brute, monkeypatch, paired):
     monkeypatch.setattr(nearest, "_limits", too_high)
     check(search(modules, embeddings, 2), wanted(brute, embeddings, 2))
     assert asked == [32, 512]
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_a_guard_that_excludes_the_nearest_costs_no_second_sweep(
+    modules, brute, monkeypatch, paired
+):
+    nearest, _ = modules
+    topics = np.repeat(np.eye(6, 12, dtype=np.float32), 50, axis=0)
+    x = topics + 0.1 * noise(300, 12)
+    embeddings = Embeddings.from_arrays(x, x + 0.1 * noise(300, 12, 1) if paired else None)
+    guard = Guard(np.full(300, 0.5, np.float32))  # all 49 others of a topic
+    guess, asked = nearest._limits, []
+    monkeypatch.setattr(nearest, "_limits", lambda *given: asked.append(given[1]) or guess(*given))
+    check(search(modules, embeddings, 2, guard=guard), wanted(brute, embeddings, 2, guard))
+    assert asked == [32]
 
 
 @pytest.mark.parametrize("paired", [True, False])

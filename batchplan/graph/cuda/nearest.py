@@ -151,7 +151,7 @@ def nearest(
     expected = float(_PLENTY * k)
     lacking = torch.ones(owners, dtype=torch.bool, device=device)
     while True:
-        limits = _limits(sides, expected, owners)
+        limits = _limits(sides, expected, owners, rules)
         limits[~lacking] = torch.inf
         # A later sweep lists pairs of the few rows that lack some, so its strips stay high.
         guess = expected * float(lacking.float().mean()) * (1 + both)
@@ -229,8 +229,9 @@ def allowed(rules: Rules, i: torch.Tensor, j: torch.Tensor, score: torch.Tensor)
     return keep
 
 
-def _limits(sides: Sides, expected: float, owners: int) -> torch.Tensor:
-    """float32 (owners,): limits that about ``expected`` pairs of each owner reach; -inf for all.
+def _limits(sides: Sides, expected: float, owners: int, rules: Rules) -> torch.Tensor:
+    """float32 (owners,): limits that about ``expected`` pairs of each owner reach, those above a
+    ceiling aside; -inf for all.
 
     They come from rounded rows, so they only decide how many pairs are listed.
     """
@@ -246,11 +247,13 @@ def _limits(sides: Sides, expected: float, owners: int) -> torch.Tensor:
     keys = sides.keys[0]
     means, dtype = (keys.query_mean, keys.key_mean), keys.rounded.dtype
     ys = keys_from(keys.rows[torch.from_numpy(sample).to(sides.device)], *means, dtype)
-    _fill(limits[:n], lambda start, stop: sides.queries(0, start, stop), ys, sample)
+    # Those of a reference are of other similarities.
+    ceilings = rules.ceilings[:0] if rules.referred else rules.ceilings
+    _fill(limits[:n], lambda start, stop: sides.queries(0, start, stop), ys, sample, ceilings)
     if owners > n:
         rows = torch.from_numpy(sides.embeddings.x.take(sample))
         xs = keys_from(to_float32(rows, sides.device, sides.normalize), *means[::-1], dtype)
-        _fill(limits[n:], lambda start, stop: keys.rows[start:stop], xs, sample)
+        _fill(limits[n:], lambda start, stop: keys.rows[start:stop], xs, sample, ceilings)
     return limits
 
 
@@ -259,19 +262,25 @@ def _fill(
     rows_of: Callable[[int, int], torch.Tensor],
     keys: Keys,
     sample: NDArray[np.int64],
+    ceilings: torch.Tensor,
 ) -> None:
     n, size = len(limits), len(sample)
     step = max(1, _AT_ONCE // size)
+    of_sample = ceilings[torch.from_numpy(sample).to(limits.device)] if len(ceilings) else ceilings
     for start in range(0, n, step):
         stop = min(start + step, n)
         rows = rows_of(start, stop)
         near = (rows - keys.query_mean).to(keys.rounded.dtype)
         tile = (near @ keys.rounded[:size, : near.shape[1]].T).float()
         tile += keys.terms[:size]
+        means = rows @ keys.key_mean
+        if len(ceilings):
+            lowest = torch.minimum(ceilings[start:stop, None], of_sample) - means[:, None]
+            tile.masked_fill_(tile >= lowest, -torch.inf)
         first, last = np.searchsorted(sample, [start, stop])
         own = torch.from_numpy(sample[first:last] - start).to(tile.device)
         tile[own, torch.arange(first, last, device=tile.device)] = -torch.inf
         # The eighth largest of group maxima is that of all values, or rarely the next. A maximum
         # reads the tile once, a selection a dozen times.
         groups = tile.view(stop - start, -1, _GROUPS).amax(1) if size > 4 * _GROUPS else tile
-        limits[start:stop] = groups.topk(_RANK, dim=1).values[:, -1] + rows @ keys.key_mean
+        limits[start:stop] = groups.topk(_RANK, dim=1).values[:, -1] + means
