@@ -10,13 +10,7 @@ from typing import Any, get_args
 from batchplan.data.formats import format_of
 from batchplan.data.splits import refuse_splits
 from batchplan.errors import InputError
-from batchplan.files.inputs import (
-    PathLike,
-    has_input_suffix,
-    listed,
-    matches,
-    suffixes,
-)
+from batchplan.files.inputs import PathLike, has_input_suffix, listed, matches, suffixes
 from batchplan.files.kinds import begins_as_data
 from batchplan.files.reading import readable
 from batchplan.files.remote import RemotePath, ShardPath, located, of_each

@@ -7,7 +7,7 @@ metadata next to a plan.
 import fnmatch
 import glob
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -75,19 +75,6 @@ def is_glob(name: PathLike) -> bool:
     return glob.has_magic(os.fspath(name)) and not os.path.lexists(name)
 
 
-def files_behind(name: PathLike) -> Iterator[Path]:
-    """Yield the files that ``name`` stands for: itself, even if it is missing, or the shards of a
-    folder or a glob."""
-    path = Path(name)
-    if is_glob(name):
-        yield from filter(is_shard_name, matches(os.fspath(name)))
-    elif os.path.isdir(path):
-        with suppress(OSError):  # reading it will fail with a message
-            yield from filter(is_shard_name, path.iterdir())
-    else:
-        yield path
-
-
 def check_not_input(output: Path, inputs: Sequence[PathLike]) -> None:
     """Require that writing ``output`` changes no input.
 
@@ -110,13 +97,17 @@ def check_not_input(output: Path, inputs: Sequence[PathLike]) -> None:
 
 def _overwrites(real: Path, name: Path) -> bool:
     """Return whether a file at ``real`` would be, or join, the files of an input."""
-    files = list(files_behind(name))
+    files = [name]
     if is_glob(name):
+        files = list(filter(is_shard_name, matches(str(name))))
         folders = real.parents if "**" in str(name) else [real.parent]
         named = is_shard_name(real) and fnmatch.fnmatch(real.name, name.name)
         if named and any(Path(os.path.realpath(file.parent)) in folders for file in files):
             return True
     elif Path(os.path.realpath(name)) in (real, *real.parents):
         return True
+    elif os.path.isdir(name):
+        with suppress(OSError):  # reading it will fail with a message
+            files = list(filter(is_shard_name, name.iterdir()))
     places = (place for file in files for place in (file, *sidecar_places(file)))
     return str(real) in map(os.path.realpath, places)

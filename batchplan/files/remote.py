@@ -41,7 +41,7 @@ class RemotePath:
             the scheme and the path.
         path: within the file system, such as ``bucket/shards/0.npy``.
         kind: ``File``, ``Directory``, or another name of pyarrow.fs.FileType.
-        size, written: of a file, in bytes and ns.
+        size, written: in bytes and ns; 0 if unknown.
     """
 
     url: str
@@ -160,8 +160,7 @@ class RemotePath:
         return PurePosixPath(self.path)
 
     def _found(self, info: Any) -> RemotePath:
-        is_file = info.is_file
-        size, written = (info.size or 0, info.mtime_ns or 0) if is_file else (0, 0)
+        size, written = info.size or 0, info.mtime_ns or 0
         return RemotePath(self.url, info.path, info.type.name, size, written)
 
 

@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 from zipfile import ZipFile
 
-from batchplan.errors import InputError
 from batchplan.files.documents import parse_json
 from batchplan.files.reading import open_regular, read_regular
 
@@ -13,7 +12,6 @@ NPZ_MEMBERS = ("rows", "batch_offsets", "metadata")
 _KEYS = {"format_version", "planner", "batch_size", "num_rows", "digest"}
 # Batch offsets grow with the plan: about 20 bytes per batch, which takes at least 4 in the plan.
 _MOST_BYTES, _MOST_TIMES = 16 << 20, 16
-_WHAT = "the metadata of a plan"
 
 
 def sidecar_path(path: Path) -> Path:
@@ -38,12 +36,10 @@ def read_sidecar(path: Path, size: int) -> bytes | None:
     Raises:
         InputError: they cannot be read, are not a regular file, or are too large for this plan.
     """
-    try:
-        return read_regular(sidecar_path(path), _MOST_BYTES + _MOST_TIMES * size, _WHAT)
-    except InputError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
-            return None
-        raise
+    place = sidecar_path(path)
+    if not os.path.exists(place):
+        return None
+    return read_regular(place, _MOST_BYTES + _MOST_TIMES * size, "the metadata of a plan")
 
 
 def is_own_plan(path: Path) -> bool:

@@ -290,19 +290,15 @@ class TableSource:
     """
 
     def __init__(
-        self,
-        form: TableFormat,
-        paths: Sequence[ShardPath],
-        sides: Sequence[str],
-        wanted: Wanted,
+        self, form: TableFormat, paths: Sequence[ShardPath], sides: Sequence[str], wanted: Wanted
     ) -> None:
         for path in paths:  # skips those without rows, which may lack types too
             with form.opened(path) as file:
                 schema, where = file.schema, str(path)
                 if file.num_rows:
                     break
-        types = {field.name: vector_type(field.type) for field in schema}
-        found = wanted.vectors({n: _dtype(kind) for n, kind in types.items() if kind})
+        kinds = ((field.name, vector_type(field.type)) for field in schema)
+        found = wanted.vectors({name: _dtype(kind) for name, kind in kinds if kind})
         wide = sum(map(pa.types.is_floating, schema.types))
         if not found and wide >= _WIDE:
             raise InputError(
