@@ -15,15 +15,13 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from batchplan.report.palette import INK, MUTED, PLANS, STYLE
 from batchplan.report.render import to_svg
+from tests.benchmarks.finetune import table
 from tests.benchmarks.finetune.lines import LINES
 from tests.benchmarks.finetune.table import Run, domains_of, epoch_time, final, runs, time
 
 OURS = "planned"  # lines whose name starts so
-SHOWN = (
-    "shuffled", "planned-later", "b3", "gcbs", "cached-256", "cached-1024", "mined",
-    "planned-mined", "gist", "cached-gist", "hardness", "planned-hardness-4",
-)  # fmt: skip
-GAP = 0.062  # between labels, in heights of a panel
+SHOWN = "shuffled", *table.SHOWN[2]
+GAP = 0.072  # between labels, in heights of a panel
 
 
 def main() -> None:
@@ -39,10 +37,10 @@ def drawn(found: list[Run], epochs: int = 2, model: str = "minilm") -> Figure:
     domains = domains_of(found)
     # room on the right, as a browser may have a wider font
     layout = ConstrainedLayoutEngine(rect=(0, 0, 0.98, 1))
-    figure = Figure(figsize=(980 / 72, 340 / 72), layout=layout)
-    for axes, domain in zip(
-        figure.subplots(1, len(domains), squeeze=False)[0], domains, strict=True
-    ):
+    size = (520 / 72, 250 * len(domains) / 72)  # one panel below the other, for narrow windows
+    figure = Figure(figsize=size, layout=layout)
+    panels = figure.subplots(len(domains), squeeze=False)[:, 0]
+    for axes, domain in zip(panels, domains, strict=True):
         epoch = epoch_time(final(found, domain, "shuffled", epochs, model))
         ends: list[tuple[float, float, str, str]] = []
         for name in SHOWN:
@@ -57,8 +55,8 @@ def drawn(found: list[Run], epochs: int = 2, model: str = "minilm") -> Figure:
             ends.append((y, x, re.sub("[*`]", "", LINES[name].text), colour))
         _label(axes, ends)
         axes.set_title(domain)
-        axes.set_xlabel("time, in epochs of shuffled batches")
-    figure.axes[0].set_ylabel("nDCG@10 of held-out pairs")
+        axes.set_ylabel("nDCG@10")
+    axes.set_xlabel("time, in epochs of shuffled batches")
     return figure
 
 
@@ -77,8 +75,9 @@ def _label(axes: Axes, ends: list[tuple[float, float, str, str]]) -> None:
     for (y, x, text, colour), height in zip(ends, heights, strict=True):
         axes.annotate(
             text, (x, y), (1.04, height), textcoords=("axes fraction", "data"), va="center",
-            fontsize=8, color=colour, annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": MUTED, "linewidth": 0.4, "shrinkB": 4},
+            fontsize=10.5, color=colour, annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": MUTED, "linewidth": 0.4, "shrinkB": 4,
+                        "relpos": (0, 0.5)},
         )  # fmt: skip
 
 

@@ -21,6 +21,13 @@ PAPERS = (
     "shuffled", "planned-later", "gcbs", "b3", "grit", "rwr", "rwr-once", "bcs", "bcs-random",
     "scb", "scb-random", "osgd", "mined", "scns",
 )  # fmt: skip
+#: The lines of docs/training.md, by number of epochs; docs/training_runs.md has all.
+SHOWN = {
+    2: ("no-duplicates", "planned-later", "hardness", "planned-hardness-4", "b3", "cached-1024",
+        "mined", "planned-mined"),
+    1: ("planned-half", "planned", "hardness", "half-hardness", "half-hardness-4",
+        "table-hardness-4", "cached-1024"),
+}  # fmt: skip
 RESULTS = Path(__file__).parent / "results.jsonl"
 
 Run = dict[str, Any]
@@ -123,6 +130,19 @@ def _cells(
     return [mean, over(own, shuffled, score), over(own, planned, score), f"{took:.2f}"]
 
 
+def summary(found: list[Run], epochs: int) -> str:
+    """For each domain, the mean differences in nDCG@10 of the lines in `SHOWN` from shuffled
+    batches after as many epochs."""
+    domains = domains_of(found)
+    lines = [["Batches", *map(str.capitalize, domains)], ["---"] * (1 + len(domains))]
+    bases = [final(found, domain, "shuffled", epochs) for domain in domains]
+    for name in SHOWN[epochs]:
+        cells = [over(final(found, domain, name, epochs), base, "ndcg@10")
+                 for domain, base in zip(domains, bases, strict=True)]  # fmt: skip
+        lines.append([LINES[name].text, *cells])
+    return _joined(lines)
+
+
 def versus(found: list[Run], line: str) -> str:
     """For each domain, the mean difference in nDCG@10 after two epochs of a line from each that
     needs neither `partition` nor a second model."""
@@ -175,6 +195,8 @@ def main() -> None:
                 if scored:
                     table = markdown(scored, epochs, model, score)
                     print(f"\n{model}, epochs: {epochs}, {score}\n\n{table}")
+    for epochs in SHOWN:
+        print(f"\nOver shuffled batches, epochs: {epochs}\n\n{summary(found, epochs)}")
     print(f"\nPlanners of papers\n\n{papers(found)}")
     for line in ("planned-later", "planned-hardness-4"):
         if any(run["line"] == line and run["epochs"] == 2 for run in found):
