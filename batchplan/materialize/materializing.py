@@ -24,9 +24,8 @@ from batchplan.keywords import MaterializeKeywords
 from batchplan.materialize.formats import format_of
 from batchplan.materialize.formats.contents import OutputFormat, ShardRows, Written
 from batchplan.materialize.gathering import Ordered
-from batchplan.materialize.layouts import InOrder
+from batchplan.materialize.layouts import InOrder, Tuples
 from batchplan.materialize.options import MaterializeOptions
-from batchplan.materialize.tuples import Tuples
 from batchplan.options import ROW_COLUMN, with_options
 from batchplan.plans import Negatives, Plan
 from batchplan.plans.output import check_folder
