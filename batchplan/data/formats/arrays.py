@@ -105,6 +105,16 @@ def opened(path: ShardPath, kind: str) -> Iterator[tuple[BinaryIO, int]]:
             ) from error
 
 
+def require_size(path: ShardPath, size: int, expected: int, what: str) -> None:
+    """Refuse a file of ``size`` bytes unless its header, ``what`` in the message, gives as many."""
+    if size != expected:
+        state = "cut short" if size < expected else "too long"
+        raise InputError(
+            f"{path}: got {size} bytes, expected {expected} for {what}; the file is {state}: write "
+            "or copy it again"
+        )
+
+
 class _Shard:
     """A file with a checked header. A local file is mapped while it is open, so that its numbers
     belong to its header."""
@@ -117,12 +127,8 @@ class _Shard:
         expected = offset + prod(shape) * self.dtype.itemsize
         if min(shape) < 0:
             raise InputError(f"{path}: the header's shape {shape} is negative; the file is damaged")
-        if header.stop is None and size != expected:
-            state = "cut short" if size < expected else "too long"
-            raise InputError(
-                f"{path}: got {size} bytes, expected {expected} for the header's shape "
-                f"{shape} of {self.dtype}; the file is {state}: write or copy it again"
-            )
+        if header.stop is None:
+            require_size(path, size, expected, f"the header's shape {shape} of {self.dtype}")
         self.path, self.offset = path, offset
         self._shape, self._counts, self._unpack = shape, header.counts, header.unpack
         self.rows, self.dim = shape[0], shape[1] - self._counts

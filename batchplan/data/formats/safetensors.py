@@ -11,9 +11,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from batchplan.data.dtypes import BFLOAT16
-from batchplan.data.formats.arrays import ArrayHeader
+from batchplan.data.formats.arrays import ArrayHeader, require_size
 from batchplan.data.formats.tensors import Tensor, TensorFormat
-from batchplan.errors import InputError
 from batchplan.files.documents import parse_json
 from batchplan.files.remote import ShardPath
 
@@ -48,12 +47,7 @@ def read_tensors(file: BinaryIO, path: ShardPath) -> dict[str, Tensor]:
         if tensor.start != stop:
             raise ValueError(f"tensor {name!r:.40} does not follow the one before it")
         stop = tensor.stop
-    if stop != size:
-        state = "cut short" if size < stop else "too long"
-        raise InputError(
-            f"{path}: got {size} bytes, expected {stop} for the tensors of its header; the file is "
-            f"{state}: write or copy it again"
-        )
+    require_size(path, size, stop, "the tensors of its header")
     return tensors
 
 
