@@ -83,21 +83,16 @@ class Wanted:
 
     def _of_sides(self, vectors: Sequence[str], sides: Sequence[str]) -> tuple[str, ...] | None:
         """Return the vectors of each side; None if unclear."""
-        x, y = self.x, self.y
-        named = x is not None or y is not None
-        others = [name for name in vectors if name not in (x, y)]
+        named = [name for name in (self.x, self.y) if name is not None]
+        others = [name for name in vectors if name not in named]
         if len(sides) == 1:
-            if named or len(vectors) == 1:
-                return (x or y or vectors[0],)
-        elif x is not None and y is not None:
-            return (x, y) if x != y else (x,)
-        elif named and len(others) == 1:
-            return (x or others[0], y or others[0])
-        elif x is not None and not others:
-            return (x,)
-        elif not named and len(vectors) in (1, 2):
-            return tuple(vectors)
-        return None
+            found = named[:1] or others
+            return tuple(found) if len(found) == 1 else None
+        if len(named) < 2:
+            named = [*others, *named] if self.x is None else [*named, *others]
+        found = list(dict.fromkeys(named))  # one name twice means one matrix
+        least = 2 if self.x is None and self.y is not None else 1
+        return tuple(found) if least <= len(found) <= 2 else None
 
     def vectors(self, dtypes: Mapping[str, Any]) -> list[str]:
         """Return the names of what may be vectors, by their dtypes: int8 only if it is named, or if
