@@ -95,8 +95,7 @@ def _numbers(
             )
         numbers = ids.to_numpy()
         # Beyond int32 they are out of range anyway, which the caller says.
-        clipped: NDArray[np.int32] = np.clip(numbers, -1, np.iinfo(np.int32).max).astype(np.int32)
-        return clipped
+        return np.asarray(np.clip(numbers, -1, np.iinfo(np.int32).max), np.int32)
     ids = ids.cast(id_type(ids.type))
     listed = whole(Ids(ids, f"{path} column {_IDS!r}", "entry {}".format)).values
     listed, known = alike(listed, known)
@@ -108,5 +107,4 @@ def _numbers(
             f"{path} row {row}: got the candidate {ids[entry].as_py()!r:.80}, which is not in the "
             "column 'id'; candidates must be rows of this file"
         )
-    rows: NDArray[np.int32] = found.to_numpy().astype(np.int32)
-    return rows
+    return np.asarray(found.to_numpy(), np.int32)

@@ -137,10 +137,8 @@ def _array(values: Any) -> NDArray[Any]:
         return np.asarray(values)
     tensor = values.detach().cpu()
     if tensor.dtype != torch.bfloat16:
-        array: NDArray[Any] = tensor.numpy()
-        return array
-    bits: NDArray[Any] = tensor.view(torch.int16).numpy()
-    return bits.view(BFLOAT16)
+        return np.asarray(tensor.numpy())
+    return np.asarray(tensor.view(torch.int16).numpy()).view(BFLOAT16)
 
 
 def _columns(values: Any, where: str) -> Iterable[NDArray[Any]]:

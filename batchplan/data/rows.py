@@ -61,8 +61,7 @@ def to_float32(rows: torch.Tensor, device: torch.device, normalize: bool) -> tor
     if not normalize:
         return rows
     length = torch.linalg.vector_norm(rows, dim=1, keepdim=True, dtype=torch.float64)
-    normalized: torch.Tensor = rows / length.float()
-    return normalized
+    return torch.div(rows, length.float())
 
 
 def mean_row(

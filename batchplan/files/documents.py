@@ -36,8 +36,7 @@ def parse_toml(data: bytes) -> dict[str, Any]:
     text = data.decode()
     if any(part.count(".") > _DEEPEST for part in re.split("[=,\n]", text)):
         raise ValueError(_TOO_DEEP)  # tomllib takes quadratic time for a key of many parts
-    tables: dict[str, Any] = _parse(lambda: tomllib.loads(text), any_text=True)
-    return tables
+    return dict(_parse(lambda: tomllib.loads(text), any_text=True))
 
 
 def _parse(parse: Callable[[], Any], any_text: bool) -> Any:

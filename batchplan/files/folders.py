@@ -44,7 +44,9 @@ def staged_folder(path: Path, *, keep: bool) -> Iterator[Path]:
         if not mark_alive(descriptor):
             raise InputError(f"{staged}: another run writes to it; wait, or choose another output")
         try:
-            _clear(staged, keep)
+            for left in staged.iterdir():  # by a killed run
+                if left.name != _LOCK and (not keep or left.name.startswith(".")):
+                    _remove(left)
             yield staged
             _put_in_place(path, staged, target)
         except BaseException:
@@ -54,13 +56,6 @@ def staged_folder(path: Path, *, keep: bool) -> Iterator[Path]:
             raise
     finally:
         os.close(descriptor)
-
-
-def _clear(staged: Path, keep: bool) -> None:
-    """Remove what a killed run left: hidden files, or all if nothing is to be kept."""
-    for left in staged.iterdir():
-        if left.name != _LOCK and (not keep or left.name.startswith(".")):
-            _remove(left)
 
 
 def _put_in_place(path: Path, staged: Path, target: Path) -> None:

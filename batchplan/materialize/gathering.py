@@ -110,7 +110,7 @@ class Ordered:
         path = self.folder / f"{len(self._runs):06d}.arrow"
         block = max(1, self.window * (held.stop - held.start) // max(1, held.size))
         with output_errors(path):
-            with path.open("xb") as stream, pa.ipc.new_file(stream, held.schema) as file:
+            with path.open("xb") as stream, pa.ipc.new_file(stream, held.batches[0].schema) as file:
                 for start in range(0, len(places), block):
                     file.write_batch(held.rows(self.order[places[start : start + block]]))
             self.temporary += path.stat().st_size
@@ -124,15 +124,11 @@ class _Held:
     def __init__(self, start: int) -> None:
         self.start = self.stop = start
         self.size = 0
-        self._batches: list[pa.RecordBatch] = []
+        self.batches: list[pa.RecordBatch] = []
         self._starts: list[int] = []
 
-    @property
-    def schema(self) -> pa.Schema:
-        return self._batches[0].schema
-
     def add(self, batch: pa.RecordBatch) -> None:
-        self._batches.append(batch)
+        self.batches.append(batch)
         self._starts.append(self.stop)
         self.stop += len(batch)
         self.size += batch.nbytes
@@ -145,7 +141,7 @@ class _Held:
         for group in np.split(by_batch, np.flatnonzero(np.diff(which[by_batch])) + 1):
             number = which[group[0]]
             inside = rows[group] - self._starts[number]
-            parts.append(self._batches[number].take(pa.array(inside)))
+            parts.append(self.batches[number].take(pa.array(inside)))
         if len(parts) == 1:
             return parts[0]
         back = np.empty(len(rows), np.int64)

@@ -131,5 +131,4 @@ def _read(stream: Any, place: int, size: int) -> bytes:
     if not 0 <= place <= stream.size():
         raise ValueError(f"byte {place} is outside of the file")
     stream.seek(place)
-    data: bytes = stream.read(size)
-    return data
+    return bytes(stream.read(size))
