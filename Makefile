@@ -27,6 +27,7 @@ help:  ## show this list
 	touch $@
 
 .venv/installed: .venv/made pyproject.toml constraints.txt
+	@echo "installing batchplan, torch, numba, pyarrow and others into .venv: some minutes, and some GB with the CUDA libraries of torch"
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	touch $@
 

@@ -42,7 +42,7 @@ def compare(
 ) -> None:
     """Plan with several planners and rank the plans.
 
-    Plans rank by gap reduction over the pairs that one guard allows: that of the options, else that
+    Plans rank by gap reduction over the pairs that one guard allows: the guard of the options, else
     of the plans, else the default. It measures plans and does not change them.
 
     In the --settings file, a table such as [partition], or ["hard"] with planner = "partition", has

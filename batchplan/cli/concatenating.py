@@ -32,7 +32,7 @@ def concat(
 ) -> None:
     """Join plans of parts of the data, such as shards.
 
-    Rows of a part are numbered after those of the parts before it.
+    Row numbers of a part follow the rows of the parts before it.
 
     \b
     Example:

@@ -46,7 +46,7 @@ def evaluate(
 ) -> None:
     """Measure a plan, and say whether to train on it.
 
-    Compares the loss with that of random batches, of all rows at once, and of an oracle that gives
+    Compares the loss with random batches, with all rows at once, and with an oracle that gives
     each row its hardest negatives. The verdict leaves out likely false negatives. A table of
     negatives has figures of its own. docs/metrics.md explains every number.
 

@@ -33,7 +33,7 @@ def verify_consumption(
     plans: Plans,
     trace: str = option(MISSING, "Folder that a Recorder wrote.", kind="path"),
     epochs: int | None = option(
-        None, "Epochs to expect.  [default: those of the trace, or of the plans]", ge=1
+        None, "Epochs to expect.  [default: the epochs of the trace, or of the plans]", ge=1
     ),
     partial: bool = option(False, "Accept that the last steps are missing."),
     batch_size: int | None = BATCH_SIZE,

@@ -36,7 +36,7 @@ class AnswerOptions(SimilarityOptions):
     known: str | None = option(
         None,
         "Parquet file or qrels with ids of anchors and of documents that answer them, besides "
-        "those of the rows.",
+        "the pairs of the rows.",
         kind="path",
     )
     label_table: str | None = label_table_option()

@@ -8,6 +8,7 @@ import numpy as np
 import sentence_transformers
 import torch
 import transformers
+from huggingface_hub import errors as hub_errors
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
@@ -17,6 +18,8 @@ from batchplan.files.remote import no_url
 from batchplan.runtime import Runtime
 from batchplan.text import keyed_url
 
+# What transformers raises about a value in config.json; old versions check less.
+_BAD_CONFIG: Any = getattr(hub_errors, "StrictDataclassError", KeyError)
 _TASKS = ("query", "document")  # of models with a module for each
 
 
@@ -86,8 +89,10 @@ def load_model(name: str, device: str) -> Any:
     transformers.utils.logging.disable_progress_bar()  # of loading weights
     try:
         return SentenceTransformer(name, device=device).eval()
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, _BAD_CONFIG) as error:
         reason = str(error).partition("\n")[0]
+        if isinstance(error, _BAD_CONFIG):  # its first line only names the field
+            reason = " ".join(str(error.__cause__ or error).split())
         if not reason or keyed_url(reason):  # the Hub redirects to URLs with signatures
             reason = type(error).__name__
         raise InputError(

@@ -29,7 +29,7 @@ class EmbedOptions:
         "model's own]",
     )
     prompt_text: list[str] | None = option(
-        None, "Text before those of each column in turn. Repeatable."
+        None, "Text to put before the texts of each column in turn. Repeatable."
     )
     table: bool = option(
         False,

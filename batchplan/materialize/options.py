@@ -35,7 +35,7 @@ class MaterializeOptions:
     shard_rows: int = option(8192, "Rows of a shard at most, in whole batches.", ge=1, lt=1 << 32)
     column: list[str] | None = option(
         None,
-        "Column to keep. Repeatable.  [default: all] For a table of negatives: that of "
+        "Column to keep. Repeatable.  [default: all] For a table of negatives: the column of "
         "anchors, then of positives.",
         kind="column",
     )

@@ -57,8 +57,8 @@ def choose(
     if seen.beaten_positives > UNRELATED:
         runtime.note(
             WARNING,
-            f"{seen.beaten_positives:.0%} of random negatives are more similar than the own pair; "
-            "check that row i of one side belongs to row i of the other",
+            f"{seen.beaten_positives:.0%} of random negatives are more similar to a row than its "
+            "own pair; check that row i of one side belongs to row i of the other",
         )
     runtime.note(CHOICE, "partition, whose plans trained the best models (docs/training.md)")
     if not SIZING & set(settled):
@@ -129,7 +129,7 @@ def mega_batches(
         fitting: rows of the largest mega-batch that fits into memory.
         allowed: largest number of rows of a mega-batch; None for `MEGA_BATCH_ROWS`.
     """
-    share = f"{beaten:.1%} of random negatives are more similar than the own pair"
+    share = f"{beaten:.1%} of random negatives are more similar to a row than its own pair"
     count, why = 4, f"{share}: neither as before training nor as after it"
     if beaten <= TRAINED:
         count, why = 2, f"{share}, as after training"

@@ -197,6 +197,11 @@ def test_refusals():
     assert "give one table with all texts" in said
     said = run("plan", "pairs.parquet", "--model", "none/such", code=3).stderr
     assert "none/such: cannot be loaded by sentence-transformers" in said
+    config = Path("model/config.json")
+    config.write_text(config.read_text().replace('"hidden_size": 16', '"hidden_size": "many"'))
+    said = run(*PLAN, "--embed", code=3).stderr.splitlines()
+    assert len(said) == 1
+    assert "'hidden_size' expected int, got str" in said[0]
     assert not Path("plan.npy").exists()
     texts = pa.table(columns())
     for dataset, part in (

@@ -40,7 +40,7 @@ class PlannerOptions(SimilarityOptions):
     world_size: int = option(1, "Number of devices that train on the plan.", ge=1)
     scope: Scope = option(
         "device",
-        "Rows that are each other's negatives: those of one device, or of all (global).",
+        "Rows that are each other's negatives: the rows of one device, or of all (global).",
     )
 
     def makes_partition(self) -> bool:

@@ -20,7 +20,7 @@ _OVERVIEW_ENDS = 0.5, 99.8  # percentiles that the shades span
 _ZOOM_ENDS = 5, 99.5
 SIMILARITY_TEXT = (
     "Brighter is more similar; all orders share the same shades. Left, the whole epoch: each cell "
-    "is the mean similarity between the rows of a batch, or of a few in a row, and those of "
+    "is the mean similarity between the rows of a batch, or of a few in a row, and the rows of "
     "others; the diagonal is within batches (own pairs excluded). Right, batches in the middle of "
     "the epoch, close up, with a frame around each: training sees only the pairs inside a frame. "
     "The original order is cut in the same way."
