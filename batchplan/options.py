@@ -292,9 +292,8 @@ def _spell(hint: Any) -> str:
     if get_origin(hint) is list:
         return f"a list of {_spell(*get_args(hint))}"
     if get_origin(hint) is dict:
-        return (
-            "a mapping" if get_args(hint)[1] is Any else f"a mapping to {_spell(get_args(hint)[1])}"
-        )
+        inner = get_args(hint)[1]
+        return "a mapping" if inner is Any else f"a mapping to {_spell(inner)}"
     return _SPELLED.get(hint, "text")
 
 

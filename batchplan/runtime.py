@@ -154,11 +154,7 @@ class Runtime:
         return int(0.8 * available_memory())
 
     def require_memory(
-        self,
-        need: int,
-        what: str,
-        hint: str = "",
-        device: torch.device | None = None,
+        self, need: int, what: str, hint: str = "", device: torch.device | None = None
     ) -> None:
         """Refuse work that needs more memory than is left, before anything is allocated.
 

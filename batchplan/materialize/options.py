@@ -18,8 +18,7 @@ class MaterializeOptions:
     """
 
     format: FormatName = option(
-        "parquet",
-        "Format of the files. arrow is for datasets.load_from_disk.",
+        "parquet", "Format of the files. arrow is for datasets.load_from_disk."
     )
     layout: Layout | None = option(
         None,
@@ -27,11 +26,7 @@ class MaterializeOptions:
         "folder for each.  [default: order for one device, ranks for more] For a table of "
         "negatives: a row for each anchor, or for each negative.",
     )
-    workers: int = option(
-        1,
-        "Workers of each loader; each has its own shards.",
-        ge=1,
-    )
+    workers: int = option(1, "Workers of each loader; each has its own shards.", ge=1)
     shard_rows: int = option(8192, "Rows of a shard at most, in whole batches.", ge=1, lt=1 << 32)
     column: list[str] | None = option(
         None,
