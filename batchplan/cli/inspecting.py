@@ -5,7 +5,7 @@ from typing import Any
 from batchplan.cli.grouping import grouped
 from batchplan.cli.options import BATCH_SIZE, JSON, HostSession, Inputs
 from batchplan.cli.output import print_json
-from batchplan.options import SimilarityOptions
+from batchplan.data.answer_options import AnswerOptions
 from batchplan.text import one_line
 
 
@@ -13,7 +13,7 @@ from batchplan.text import one_line
 def inspect(
     embeddings: Inputs,
     session: HostSession,
-    options: SimilarityOptions,
+    options: AnswerOptions,
     batch_size: int | None = BATCH_SIZE,
     json: bool = JSON,
 ) -> None:
@@ -36,7 +36,8 @@ def inspect(
         from batchplan.guard.describe import describe
 
         with session.opened(embeddings) as (data, runtime, _):
-            document = describe(data, runtime, similarity=options.similarity).to_dict()
+            described = describe(data, runtime, similarity=options.similarity, answers=options)
+            document = described.to_dict()
     if json:
         return print_json(document)
     if "guards" in document:

@@ -80,6 +80,12 @@ class Answers:
         return self.pairs[others & elsewhere]
 
     @property
+    def counts(self) -> Int64Array:
+        """int64 (N,): the number of known answers of each row's anchor."""
+        size = 1 + int(max(self.anchors.max(), self.pairs[-1] // self.width))
+        return np.bincount(self.pairs // self.width, minlength=size)[self.anchors]
+
+    @property
     def num_negatives(self) -> int:
         """Number of ordered pairs of different rows and a document of the second that is a known
         answer of the first: what a single batch of all rows would have."""

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from batchplan.data.duplicates import duplicate_codes
+from batchplan.data.answer_options import AnswerOptions
+from batchplan.data.answers import answers_of
+from batchplan.data.duplicates import repeated_codes
 from batchplan.data.embeddings import Embeddings
 from batchplan.data.matrix import RowMatrix
 from batchplan.errors import InputError
@@ -63,6 +65,7 @@ class Description:
         random_negative_similarity: percentiles of x_i . y_j, i != j, over a sample of about 10^6.
         beaten_positives: share of the sampled negatives more similar than their row's positive.
         duplicates: by ``x`` and ``y``, the rows that equal another row of that side.
+        several_answers: rows whose anchor has more than one known answer.
         hardest_to_positive: percentiles of max_j max(x_i . y_j, y_i . x_j) / x_i . y_i, j != i,
             over up to 1,024 sampled rows i whose positive is above 0; empty without such rows.
         guards: what guards would exclude from the batches of the sampled rows: with
@@ -85,6 +88,7 @@ class Description:
     random_negative_similarity: dict[str, float]
     beaten_positives: float
     duplicates: dict[str, int]
+    several_answers: int
     hardest_to_positive: dict[str, float]
     guards: list[GuardEffect]
 
@@ -99,6 +103,7 @@ def describe(
     *,
     similarity: str = "cosine",
     limits: Sequence[Limit] | None = None,
+    answers: AnswerOptions | None = None,
 ) -> Description:
     """Describe embeddings in streaming passes and two samples.
 
@@ -110,9 +115,11 @@ def describe(
         runtime: seed of the samples, and progress.
         similarity: ``cosine`` or ``dot``.
         limits: of the guards to try; None for those that `Description` lists.
+        answers: ids, by which rows are equal too, and a list of known answers; None for neither.
 
     Raises:
-        InputError: an unknown similarity, or as `Embeddings.require_similarities`.
+        InputError: an unknown similarity, or as `Embeddings.require_similarities` and
+            `answers_of`.
     """
     if similarity not in ("cosine", "dot"):
         raise InputError(f"similarity: got {similarity!r}, expected cosine or dot")
@@ -123,8 +130,9 @@ def describe(
     lengths, positive, negatives = _similarities(embeddings, similarity, distances, runtime)
     sample = sampled_rows(generator, n)
     with runtime.stage("duplicates", n * (1 + embeddings.paired)) as advance:
-        codes = {"x": duplicate_codes(x, advance)}
-        codes["y"] = duplicate_codes(y, advance) if embeddings.paired else codes["x"]
+        known = answers_of(embeddings, answers, advance=advance)
+        sides = {"x": known.anchors, "y": known.documents[0]}
+        codes = {name: repeated_codes(side) for name, side in sides.items()}
     with runtime.stage("guards", n) as advance:
         apart = list(codes.values())
         if limits is None:
@@ -148,6 +156,7 @@ def describe(
         random_negative_similarity=_percentiles(negatives),
         beaten_positives=float((negatives > positive[:, None]).mean()),
         duplicates={side: int((equal >= 0).sum()) for side, equal in codes.items()},
+        several_answers=int((known.counts > 1).sum()),
         hardest_to_positive=_percentiles(ratios) if len(ratios) else {},
         guards=guards,
     )

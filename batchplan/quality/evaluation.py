@@ -53,10 +53,10 @@ class GuardReport:
 
     With p_i = x_i . y_i, the ceiling of row i is p_i - |p_i| * relative_margin,
     p_i - absolute_margin, or max_score. A pair {i, j} breaks the guard by ``similarity`` if
-    max(s_ij, s_ji) reaches the ceiling of i or of j, by ``group`` if both have the same group, and
-    by ``duplicate`` if their x or their y are equal, or if the similarity of an anchor to a mined
-    negative of the other row reaches a ceiling; otherwise it is allowed. This is the
-    positive-aware mining of NV-Retriever (Moreira et al. 2024, arXiv 2407.15831) for both rows of a
+    max(s_ij, s_ji), or the similarity of an anchor to a mined negative of the other row, reaches
+    the ceiling of i or of j; by ``group`` if both have the same group; by ``duplicate`` if their x
+    or their y are equal; and by ``known`` if they are not, but one has a known answer of the other.
+    The limits are the positive-aware mining of NV-Retriever (arXiv 2407.15831) for both rows of a
     pair and both directions. Losses are in nats, means of both directions.
 
     Attributes:

@@ -22,7 +22,7 @@ class RowFacts:
         groups: int64 (N,), from 0 on, -1 for none; None if they are not known.
         group_column: the name of their column, if it is known.
         reference: embeddings of another model, by which the limit is judged; None for the data.
-        answers: known answers; None to count none.
+        answers: known answers; None if only equal rows count.
     """
 
     groups: Int64Array | None = None
@@ -55,10 +55,11 @@ class RowFacts:
         return cls(codes, group_column, reference, known)
 
     def take(self, rows: Int64Array) -> "RowFacts":
-        """Return the facts about some rows, int64 (m,), in this order, without answers."""
+        """Return the facts about some rows, int64 (m,), in this order."""
         groups = None if self.groups is None else self.groups[rows]
         reference = self.reference and self.reference.take(rows)
-        return replace(self, groups=groups, reference=reference, answers=None)
+        answers = self.answers and self.answers.take(rows)
+        return replace(self, groups=groups, reference=reference, answers=answers)
 
 
 def check_codes(values: ArrayLike, num_rows: int) -> Int64Array:

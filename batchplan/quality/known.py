@@ -1,4 +1,4 @@
-"""Counts known answers among the negatives of a plan."""
+"""Finds and counts known answers among the negatives of a plan."""
 
 from dataclasses import dataclass
 
@@ -7,6 +7,7 @@ import numpy as np
 from batchplan.data.answers import Answers
 from batchplan.kernels import njit
 from batchplan.plans import Plan
+from batchplan.typing import BoolArray, Int64Array
 
 _EXAMPLES = 10
 
@@ -47,6 +48,38 @@ class AnswerReport:
     examples: list[KnownNegative]
 
 
+class KnownPairs:
+    """Looks up which rows have a known answer of each other's anchor.
+
+    Args:
+        answers: of all N rows. Rows with equal anchors or equal positives may be left out.
+    """
+
+    def __init__(self, answers: Answers) -> None:
+        pairs, width = answers.crossing, answers.width
+        first = answers.anchors * width
+        self._spans = np.stack([np.searchsorted(pairs, first + end) for end in (0, width)])
+        self._answered, self._documents = pairs % width, answers.documents
+
+    def __bool__(self) -> bool:
+        return len(self._answered) > 0
+
+    def met(self, rows: Int64Array, columns: Int64Array) -> BoolArray:
+        """Return whether a document of one row is a known answer of the anchor of the other: bool
+        (..., R, C).
+
+        Args:
+            rows, columns: int64 (..., R) and (..., C), the two rows.
+        """
+        out = np.zeros((*rows.shape, columns.shape[-1]), np.bool_)
+        tiles = out.reshape(-1, *out.shape[-2:])
+        sides = [np.ascontiguousarray(own).reshape(len(tiles), -1) for own in (rows, columns)]
+        for flip in (False, True):
+            askers, others = sides[::-1] if flip else sides
+            _mark(askers, others, self._spans, self._answered, self._documents, flip, tiles)
+        return out
+
+
 def known_negatives(plan: Plan, answers: Answers) -> AnswerReport:
     """Count the known answers that the anchors of a plan meet as negatives.
 
@@ -76,9 +109,37 @@ def known_negatives(plan: Plan, answers: Answers) -> AnswerReport:
         known=known,
         share=known / negatives if negatives else None,
         share_random=answers.num_negatives / (n * (n - 1) * each),
-        several=int((spans[1] - spans[0] > 1).sum()),
+        several=int((answers.counts > 1).sum()),
         examples=examples,
     )
+
+
+@njit
+def _mark(askers, others, spans, answered, documents, flip, out):  # type: ignore[no-untyped-def]
+    """Mark the known answers of ``askers``, int64 (b, R), among the documents of ``others``, int64
+    (b, C), in bool (b, R, C), or (b, C, R) if ``flip``. Of the answers and the documents, the more
+    are looked up."""
+    each = documents.shape[0]
+    held = np.empty(others.shape[1] * each, np.int64)
+    for b in range(askers.shape[0]):
+        for k in range(held.size):
+            held[k] = documents[k % each, others[b, k // each]]
+        order = np.argsort(held)
+        ordered = held[order]
+        for r in range(askers.shape[1]):
+            asked = answered[spans[0, askers[b, r]] : spans[1, askers[b, r]]]
+            few = asked.size <= held.size
+            for value in asked if few else held:
+                if not few and asked[min(np.searchsorted(asked, value), asked.size - 1)] != value:
+                    continue
+                place = np.searchsorted(ordered, value)
+                while place < held.size and ordered[place] == value:
+                    c = order[place] // each
+                    if flip:
+                        out[b, c, r] = True
+                    else:
+                        out[b, r, c] = True
+                    place += 1
 
 
 @njit

@@ -228,7 +228,7 @@ METRICS: dict[str, Metric] = {
                "pairs of a batch that are likely false negatives"),
         Metric("guard.rows_affected", "why they break it", "lower",
                "{guard.by.similarity:,} by similarity, {guard.by.group:,} by group, "
-               "{guard.by.duplicate:,} by duplicate; {:,} rows",
+               "{guard.by.duplicate:,} by duplicate, {guard.by.known:,} by known answer; {:,} rows",
                "such pairs by reason, and the rows in any of them"),
         Metric("guard.mined.broken", "of them by a mined negative", None,
                "{:,}: that of one row is too similar to the anchor of the other",

@@ -8,11 +8,13 @@ import numpy as np
 import torch
 
 from batchplan.data import Embeddings
-from batchplan.data.duplicates import document_codes, duplicate_codes
+from batchplan.data.answers import answers_of
+from batchplan.data.duplicates import document_codes, repeated_codes
 from batchplan.errors import InputError
 from batchplan.quality.facts import RowFacts
 from batchplan.quality.guard.limits import ceilings_of
 from batchplan.quality.guard.rule import GuardRule
+from batchplan.quality.known import KnownPairs
 from batchplan.quality.mined import MinedSides
 from batchplan.quality.options import EvaluationOptions
 from batchplan.quality.rows import MeasuredRows, spans
@@ -109,10 +111,12 @@ def guarded_pairs(
     if facts.reference is not None:
         judge = unguarded_pairs(facts.reference, options.similarity, options.temperature, runtime)
     n, device = pairs.num_rows, pairs.x.device
-    matrices = [embeddings.x, embeddings.y][: 1 + embeddings.paired]
-    with runtime.stage("guard", total=n * (len(matrices) + options.limited)) as advance:
+    hashed = 0 if facts.answers else 1 + embeddings.paired
+    with runtime.stage("guard", total=n * (hashed + options.limited)) as advance:
         codes = [] if groups is None else [("group", groups)]
-        codes += [("duplicate", duplicate_codes(matrix, advance)) for matrix in matrices]
+        answers = facts.answers or answers_of(embeddings, advance=advance)
+        equal = answers.anchors, answers.documents[0]
+        codes += [("duplicate", repeated_codes(side)) for side in equal]
         ceilings = torch.full((n,), inf, dtype=torch.float64, device=device)
         if options.limited:
             for start, stop in spans(n, _ROWS_AT_ONCE):
@@ -128,7 +132,10 @@ def guarded_pairs(
         if values.max() >= 0
     ]
     own = judge is pairs
-    guard = GuardRule(judge.x, judge.y, own, pairs.mined, judge.bound, ceilings, distinct)
+    known = KnownPairs(answers)
+    guard = GuardRule(
+        judge.x, judge.y, own, pairs.mined, judge.bound, ceilings, distinct, known or None
+    )
     return replace(pairs, guard=guard)
 
 

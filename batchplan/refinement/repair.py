@@ -82,6 +82,13 @@ def repair_rows(
     return rows, int(broken.sum())
 
 
+def count_broken(rows: Int64Array, offsets: Int64Array, objective: Objective) -> int:
+    """Return the number of pairs of rows of a batch that break the guard; arguments as of
+    `repair_rows`."""
+    with single_threads() as pool:
+        return int(_count_broken(rows, offsets, objective, SIMILAR, pool).sum())
+
+
 def _partners(broken: Int64Array, kinds: Int64Array, generator: np.random.Generator) -> Int64Array:
     """int64 (K, 2): pairs of batches of the same kind, each batch in one pair at most. The first
     batch has ``broken`` pairs of rows, the second is random."""

@@ -280,6 +280,8 @@ class EpochPlans:
             InputError: rows that are not in the data set, another shape than before, or NaN or
                 values beyond float16, in this step or in one of the last two on a GPU.
         """
+        if self._planner.blind:
+            return
         self._known_vectors.record(rows, x, y, *negatives)
         if self._ahead is not None:
             self._ahead.step()

@@ -1,11 +1,13 @@
 """Measures how hard a plan is, cheaply enough for each epoch of a training."""
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
 from batchplan.data import Embeddings
+from batchplan.data.answer_options import AnswerOptions
 from batchplan.plans.plan import Plan
 from batchplan.quality import EvaluationOptions
 from batchplan.runtime import Runtime
@@ -25,7 +27,7 @@ def measured(
     Args:
         plan: of the N pairs.
         embeddings: N pairs.
-        options: of the planner; those of the similarity and the temperature count.
+        options: of the planner; those of the similarity, the temperature and the ids count.
         runtime: the device, and the seed of the sample.
 
     Returns:
@@ -44,10 +46,13 @@ def measured(
     from batchplan.quality.guard.limits import with_limit
     from batchplan.quality.pairs import unguarded_pairs
 
-    known = ("similarity", "temperature")
+    known = [one.name for one in fields(AnswerOptions)] + ["temperature"]
     usual: dict[str, Any] = {n: getattr(options, n) for n in known if hasattr(options, n)}
     settings, _ = with_limit([plan], EvaluationOptions(**usual))
-    gain = measured_gain(plan, embeddings, RowFacts(), settings, 0.0, runtime, most=_ROWS)
+    facts = RowFacts()
+    if settings.names_ids:
+        facts = RowFacts.read(embeddings, settings, runtime)
+    gain = measured_gain(plan, embeddings, facts, settings, 0.0, runtime, most=_ROWS)
     count = min(_ROWS, embeddings.num_rows)
     rows = runtime.generator(_STREAM).choice(embeddings.num_rows, count, replace=False)
     pairs = unguarded_pairs(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from batchplan.data import Embeddings
 from batchplan.errors import BatchplanError, InputError
 from batchplan.files.atomic import write_files
-from batchplan.options import check_names, named_paths, recorded
+from batchplan.options import LIMITS, check_names, named_paths, recorded
 from batchplan.planners import PLANNERS, plan
 from batchplan.planners.choice import SIZING, count_mega_batches
 from batchplan.planners.partition.options import PartitionOptions
@@ -25,6 +25,8 @@ from batchplan.training.folder import PlanFolder
 from batchplan.typing import Int64Array
 
 RANDOM = "random"
+_IDS = "anchor_id", "positive_id", "negative_id"
+_OF_ANY_ROWS = "label_table", "known"  # files of which the rows of a half epoch may be planned
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -41,6 +43,8 @@ class PlanMaker:
     Attributes:
         batching: how the rows of every plan are cut.
         partitions: whether the planner uses each row once.
+        blind: whether no plan depends on vectors: they are random, and ids say which rows are
+            equal.
         cosine: whether the planner compares directions, which vectors of zeros do not have.
 
     Raises:
@@ -64,8 +68,14 @@ class PlanMaker:
         self._chosen = chosen = self._checked()
         self.batching: Batching = chosen.batching()
         self.partitions: bool = chosen.makes_partition()
-        blind = self.planner in (RANDOM, "shuffled")
-        self.cosine = not blind and getattr(chosen, "similarity", None) == "cosine"
+        drawn = self.planner in (RANDOM, "shuffled")
+        self.cosine = not drawn and getattr(chosen, "similarity", None) == "cosine"
+        self.blind: bool = (
+            drawn
+            and not chosen.refine
+            and (chosen.names_ids or not chosen.guard)
+            and all(getattr(chosen, name) is None for name in LIMITS)
+        )
 
     def described(self) -> dict[str, Any]:
         """Return the settings that a resumed run must share with this one, as JSON values."""
@@ -82,16 +92,17 @@ class PlanMaker:
         return {**mine, "device": "cpu" if self.device == "auto" else self.device}
 
     def is_planned(self, epoch: int) -> bool:
-        """Return whether an epoch is planned when it begins. Others get random batches."""
+        """Return whether an epoch is planned from vectors when it begins. Others get random
+        batches."""
         first = ceil(self._random_epochs)
         last = inf if self.planned_epochs is None else first + self.planned_epochs
-        return first <= self.files.first(epoch) < last
+        return not self.blind and first <= self.files.first(epoch) < last
 
     def turn(self, epoch: int) -> int:
         """Return how many batches of an epoch are random before a planned rest; 0 if there is
         none."""
         share = self._random_epochs - epoch
-        if not 0 < share < 1:
+        if self.blind or not 0 < share < 1:
             return 0
         batching = self.batching
         at_once = batches_per_step(batching.world_size, batching.scope)
@@ -161,12 +172,21 @@ class PlanMaker:
             return made
 
     def _random(self, epoch: int) -> Plan:
-        """Return random batches, in which groups are in different batches as in planned ones."""
-        groups = {name: self.options.get(name) for name in ("group_column", "label_table")}
-        size = self._chosen.batch_size  # per device, unlike that of the batching
-        options = {**asdict(self.batching), "batch_size": size, **groups, "guard": False}
-        drawn = plan(self._alike, planner=RANDOM, seed=self._seed(epoch), device="cpu", **options)
-        metadata = replace(drawn.metadata, fingerprint=None)  # of no data in particular
+        """Return random batches, in which groups and known answers are in different batches as in
+        planned ones."""
+        options = {**self.options, **self._chosen.at_epoch(self.files.first(epoch), self._epochs)}
+        planner = self.planner
+        if not self.blind:
+            planner = RANDOM
+            names = ("group_column", *_IDS, *_OF_ANY_ROWS)
+            options = {name: self.options.get(name) for name in names}
+            # the batch size per device, unlike that of the batching
+            options |= {**asdict(self.batching), "batch_size": self._chosen.batch_size}
+        options["guard"] = False  # only ids and groups are known
+        seed = self._seed(epoch)
+        drawn = plan(self._alike, planner=planner, seed=seed, device="cpu", **options)
+        facts = {**drawn.metadata.options, "guard": self.blind and self._chosen.guard}
+        metadata = replace(drawn.metadata, fingerprint=None, options=facts)  # of no data
         return Plan(drawn.rows, drawn.batch_offsets, metadata)
 
     def _labels_of(self, rows: Int64Array, epoch: int) -> dict[str, str]:
@@ -176,19 +196,28 @@ class PlanMaker:
         import pyarrow as pa  # on use, since samplers need only NumPy
         import pyarrow.parquet as pq
 
-        from batchplan.data import load_labels
+        from batchplan.data.labels import read_labels
 
-        column = self.options["group_column"]
-        groups = load_labels(column, self._alike, table)[rows]
+        labels = {name: read_labels(name, self._alike, table).take(rows) for name in self._columns}
         path = self.files.part_path(epoch, "labels", 0).with_suffix(".parquet")
-        content = pa.table({column: pa.array(groups, mask=groups < 0)})
-        write_files({path: lambda stream: pq.write_table(content, stream)})
+        write_files({path: lambda stream: pq.write_table(pa.table(labels), stream)})
         return {"label_table": str(path)}
 
     @property
+    def _columns(self) -> list[str]:
+        """The columns of groups and ids that the options name."""
+        options = self._chosen
+        named = [options.group_column, *(getattr(options, name) for name in _IDS[:2])]
+        named += options.negative_id or []
+        return [name for name in named if name is not None]
+
+    @property
     def _alike(self) -> Embeddings:
-        """Rows of which nothing is known."""
-        return Embeddings.from_arrays(np.ones((self.num_rows, 1), np.float16))
+        """Rows of which nothing is known, with as many mined negatives as there are ids of them."""
+        side = np.ones((self.num_rows, 1), np.float16)
+        return Embeddings.from_arrays(
+            side, negatives=[side] * len(self.options.get("negative_id") or ()) or None
+        )
 
     def _mega_batches(self, embeddings: Embeddings, options: PartitionOptions) -> int:
         """Return the number of mega-batches of the plans in the folder. For the first plan it is
@@ -214,12 +243,13 @@ class PlanMaker:
             )
         if chosen.makes_table():
             raise InputError(f"{planner}: makes a table of negatives; pass as_batches=True")
+        label_table = bool(options.get("label_table"))
         may_be_random = (
             chosen.makes_partition()
             and not options.get("source_column")
-            and (not options.get("group_column") or bool(options.get("label_table")))
+            and (label_table or not any(map(options.get, ("group_column", *_IDS))))
         )
-        of_all = sorted(named_paths(chosen).keys() - {"label_table"})  # files of all rows
+        of_all = sorted(named_paths(chosen).keys() - {*_OF_ANY_ROWS})  # files of all rows
         usual = min(1.0, (self.epochs or 2) / 2) if may_be_random and planner != RANDOM else 0.0
         if of_all or self.files.every > 1:
             usual //= 1
@@ -227,7 +257,7 @@ class PlanMaker:
         if (self._random_epochs or self.planned_epochs is not None) and not may_be_random:
             raise InputError(
                 f"random epochs: got {planner}, expected a planner that uses each row once, no "
-                "source_column, and a label_table with a group_column; or plan all epochs"
+                "source_column, and a label_table with a group_column or ids; or plan all epochs"
             )
         if self._random_epochs % 1 and (of_all or self.files.every > 1):
             raise InputError(

@@ -47,7 +47,7 @@ from batchplan.training.epochs import EpochPlans
 from batchplan.training.multi_dataset import MultiDatasetPlans, Order
 from batchplan.training.outputs import StepOutputs
 from batchplan.training.sampler import random_batches
-from batchplan.training.text_columns import GROUPS, TextColumns
+from batchplan.training.text_columns import TextColumns, TextIds
 from batchplan.training.text_encoding import BatchSize, prompting
 from batchplan.training.transformers import uncompiled
 from batchplan.typing import Int64Array
@@ -119,9 +119,10 @@ class PlannedEpochs(transformers.PlannedEpochs):
     gets the mean of its token vectors. Other data sets, such as that of an evaluation, get random
     batches as usual.
 
-    A planner with a guard puts rows with equal texts into different batches: equal texts of a
-    column share one vector, and if the positive of a row is the anchor of another, both are a
-    group; see `batchplan.training.text_columns.shared_texts`.
+    Unless ``guard=False``, rows that are right answers to each other, as far as the texts say, are
+    in different batches, as with `NoKnownAnswers`, for all planners but those that have no guard.
+    ``planner="random"`` then embeds nothing. Pass an ``anchor_id`` and a ``label_table`` to let ids
+    say which texts are the same.
 
     Several data sets, in a dictionary, are planned each from its own columns and loss. Each step
     has rows of one of them, in the order of the trainer's ``multi_dataset_batch_sampler``; see
@@ -140,11 +141,10 @@ class PlannedEpochs(transformers.PlannedEpochs):
             gets a folder in that of the run.
         alpha: a number from 0 to 1. Each of several data sets gets a share of the steps
             proportional to (its steps)**alpha, instead of the trainer's order.
-        options: other arguments of `EpochPlans`, and options of the planner. With a
-            ``group_column``, only its groups and equal vectors are put into different batches.
-            Defaults of its own: ``embeddings`` is ``training``, and ``random_epochs`` is half of
-            the training, at most 1, if the planner permits it, so that no epoch needs a pass over
-            the data: the rest of a single epoch is planned from vectors that are predicted; see
+        options: other arguments of `EpochPlans`, and options of the planner. Defaults of its own:
+            ``embeddings`` is ``training``, and ``random_epochs`` is half of the training, at most
+            1, if the planner permits it, so that no epoch needs a pass over the data: the rest of a
+            single epoch is planned from vectors that are predicted; see
             `batchplan.embedding.table`. With an ``encoder``, ``random_epochs`` is 0.
 
     Raises:
@@ -268,27 +268,26 @@ class PlannedEpochs(transformers.PlannedEpochs):
         return MultiDatasetPlans(plans, order=order, seed=self.options.get("seed", 0))
 
     def _plans_of_set(self, name: str, folder: Path) -> EpochPlans:
-        columns, groups = self._columns[name], folder / "texts.parquet"
+        columns = self._columns[name]
         options = {**self.options, **self._settings(name)}
         options.setdefault("epochs", self._epochs())
         if self.options["embeddings"] == "training":
             options.setdefault("random_epochs", None)
         if self._records and has_table(self._model):
             options["predict"] = partial(self._predict, columns)
-        own_table = options.get("label_table")
-        grouped = "group_column" in self._known and options.get("group_column") is None
-        if grouped:
-            options |= {"group_column": GROUPS, "label_table": str(groups)}
+        ids = TextIds(folder, columns.names, options.get("label_table"))
+        named = options.keys() & {"anchor_id", "positive_id"}
+        by_texts = "anchor_id" in self._known and options.get("guard") is not False and not named
+        if by_texts:
+            options |= ids.options
 
         def embed(rows: Int64Array) -> Any:
             return self._embed_rows(rows, name)
 
         def same() -> list[Int64Array]:
             codes = columns.codes()
-            if grouped:
-                most = len(columns) // plans.batching.batch_size
-                shared = text_columns.shared_texts(codes[:2], most)
-                text_columns.write_groups(groups, shared, own_table)
+            if by_texts:
+                ids.write(codes)
             return text_columns.first_rows(codes)
 
         options |= {"same": same, "data": digest_of(columns.dataset)}

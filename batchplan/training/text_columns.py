@@ -1,14 +1,13 @@
-"""The text columns of a data set, and which rows share a text."""
+"""The text columns of a data set, and their texts as numbers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from batchplan.data.answers import Answers, first_places
 from batchplan.data.arrow_types import is_list, is_text, plain
@@ -16,8 +15,6 @@ from batchplan.data.texts import LABELS
 from batchplan.errors import InputError
 from batchplan.files.atomic import write_files
 from batchplan.typing import Int64Array
-
-GROUPS = "batchplan_texts"  # the column of groups of rows that share a text
 
 _AT_ONCE = 1 << 14  # texts that are compared
 
@@ -111,60 +108,54 @@ def first_rows(codes: Int64Array) -> list[Int64Array]:
     return [first_places(side) for side in codes]
 
 
-def shared_texts(codes: Int64Array, most: int) -> Int64Array:
-    """Groups of rows that share a text across columns, directly or through other rows: the text is
-    the anchor of one row and the positive of another.
-
-    Leave out mined negatives: nearly all are positives of other rows, so that most rows would be
-    one group. A guard puts such rows into different batches because they are similar.
+class TextIds:
+    """The files in which a planner finds the texts of the rows, as numbers, and its options.
 
     Args:
-        codes: int64 (anchor and positive, N), the number of the text of each row.
-        most: rows of the largest group: batches cannot keep more rows apart. Of larger groups,
-            rows with the same most frequent text become a group.
-
-    Returns:
-        int64 (N,): the group of each row, -1 for none.
-    """
-    columns, rows = codes.shape
-    count = int(codes.max()) + 1
-    seen = sum((np.bincount(np.unique(side), minlength=count) for side in codes), np.zeros(count))
-    crossing = seen[codes] > 1
-    row = np.broadcast_to(np.arange(rows), (columns, rows))[crossing]
-    size = rows + count
-    links = coo_array((np.ones(len(row), np.int8), (row, rows + codes[crossing])), (size, size))
-    groups = connected_components(links, directed=False)[1][:rows].astype(np.int64)
-    often = np.where(crossing, np.bincount(codes[crossing], minlength=count)[codes], 0)
-    commonest = np.take_along_axis(codes, often.argmax(0)[None], 0)[0]
-    large = np.bincount(groups)[groups] > most
-    groups[large] = size + commonest[large]
-    sizes = np.bincount(groups)[groups]
-    return np.where(sizes > 1, groups, -1)
-
-
-def write_groups(path: Path, groups: Int64Array, own_table: str | None) -> None:
-    """Write the label table from which a planner reads groups.
-
-    Args:
-        path: the Parquet file to write.
-        groups: int64 (N,), the group of each row, -1 for none.
+        folder: where to write ``texts.parquet``, with a column of numbers for each column of texts,
+            and ``known.parquet``. There, each text that is both an anchor and a document answers
+            itself, so that the positive of a row never meets the same text as an anchor.
+        names: the names of the columns of texts.
         own_table: the user's own label table, whose columns are kept; None if there is none.
 
-    Raises:
-        InputError: the user's table has another number of rows.
+    Attributes:
+        options: of the planner.
     """
-    what = {"description": "rows with the same number share a text, and are no negatives"}
-    field = pa.field(GROUPS, pa.int64(), metadata=what)
-    table = pa.table([pa.array(groups, mask=groups < 0)], pa.schema([field]))
-    if own_table is not None:
-        own = pq.read_table(own_table)
-        if len(own) != len(groups):
-            raise InputError(
-                f"{own_table}: has {len(own)} rows, expected {len(groups)}, one for each row of "
-                "the data set"
-            )
-        table = own.append_column(field, table[GROUPS])
-    write_files({path: lambda stream: pq.write_table(table, stream)})
+
+    def __init__(self, folder: Path, names: Sequence[str], own_table: str | None) -> None:
+        self._own_table = own_table
+        self._ids = [f"batchplan_text_{name}" for name in names]
+        self._paths = [folder / "texts.parquet", folder / "known.parquet"]
+        self.options = {
+            "anchor_id": self._ids[0],
+            "positive_id": self._ids[:2][-1],
+            "negative_id": self._ids[2:] or None,
+            **dict(zip(("label_table", "known"), map(str, self._paths), strict=True)),
+        }
+
+    def write(self, codes: Int64Array) -> None:
+        """Write the files.
+
+        Args:
+            codes: as `TextColumns.codes` returns them.
+
+        Raises:
+            InputError: the user's table has another number of rows.
+        """
+        rows = pa.table(dict(zip(self._ids, codes, strict=True)))
+        if self._own_table is not None:
+            own = pq.read_table(self._own_table)
+            if len(own) != len(rows):
+                raise InputError(
+                    f"{self._own_table}: has {len(own)} rows, expected {len(rows)}, one for each "
+                    "row of the data set"
+                )
+            for name in own.column_names:
+                rows = rows.append_column(own.field(name), own[name])
+        both = np.intersect1d(codes[0], codes[1:])
+        known = pa.table({"anchor": both, "document": both})
+        tables = zip(self._paths, (rows, known), strict=True)
+        write_files({path: partial(pq.write_table, table) for path, table in tables})
 
 
 def _strings(values: Any, column: str) -> pa.Array:

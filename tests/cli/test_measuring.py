@@ -145,7 +145,7 @@ def test_evaluate_counts_false_negatives(npy, done):
     for column, pairs in (("kind", 16 * 3), ("group", 12)):
         document = json.loads(done(*given, "--group-column", column, "--json").stdout)
         found = document["guard"]
-        assert found["by"] == {"similarity": 0, "group": pairs, "duplicate": 0}
+        assert found["by"] == {"similarity": 0, "group": pairs, "duplicate": 0, "known": 0}
         assert found["pairs"] == 264
         assert document["false_negatives"] == pytest.approx(pairs / 264)
         assert found["false_negatives_random"] == pytest.approx(pairs / (48 * 47 / 2))
@@ -172,7 +172,7 @@ def test_evaluate_with_a_guard(planned, done):
     found = json.loads(done(*given, "--json").stdout)["guard"]
     assert list(found) == GUARD_KEYS
     assert (found["relative_margin"], found["max_score"], found["pairs"]) == (0.1, None, 6 * 28)
-    assert list(found["by"]) == ["similarity", "group", "duplicate"]
+    assert list(found["by"]) == ["similarity", "group", "duplicate", "known"]
     groups = [-1 if i % 4 == 3 else i // 2 for i in range(48)]
     embeddings = load_embeddings("x.npy", "y.npy")
     same = evaluate(Plan.load("plan.npy"), embeddings, relative_margin=0.1, groups=groups)
@@ -321,6 +321,7 @@ def test_inspect_embeddings(npy, done):
         "random negative similarity",
         "beaten positives",
         "duplicates",
+        "several answers",
         "hardest to positive",
         "guards",
         *[""] * 11,
@@ -328,7 +329,7 @@ def test_inspect_embeddings(npy, done):
     values = [line[28:] for line in lines]
     assert values[:4] == ["48", "8", "True", "x: float32  y: float32"]
     assert values[13] == "x: 0  y: 0"
-    assert values[15].startswith("0.70 x positive: ")
+    assert values[16].startswith("0.70 x positive: ")
     assert values[-4].startswith("positive - 0.10: ")
     assert re.match(
         r"score [\d.]+: [\d.]+ rows excluded per row; [\d.]+% of rows affected$", values[-1]

@@ -31,7 +31,7 @@ def train(folder, *, resume=False, stop=None, workers=0, accumulate=1, even=True
     inner = accelerator.unwrap_model(model)
     plans = EpochPlans(
         folder / "plans", embed=lambda rows: vectors(inner.weight.item(), rows), num_rows=ROWS,
-        planner="random", batch_size=4, **options,
+        planner="random", guard=True, batch_size=4, **options,
     )  # fmt: skip
     loader = PlannedLoader(accelerator, Rows(), plans, num_workers=workers)
     accelerator.register_for_checkpointing(loader)
@@ -94,7 +94,7 @@ def train_free(folder):
     inner = accelerator.unwrap_model(model)
     plans = EpochPlans(
         folder / "plans", embed=lambda rows: vectors(inner.bias[0].item(), rows)[0], num_rows=ROWS,
-        embeddings="training", planner="random", batch_size=4,
+        embeddings="training", planner="random", guard=True, batch_size=4,
     )  # fmt: skip
     loader = PlannedLoader(accelerator, with_rows(Rows()), plans)
     seen = torch.zeros(ROWS, 4, dtype=torch.float16)

@@ -68,7 +68,13 @@ def planned(folder, model, planner="random", **options):
         return vectors(model.layer.weight.item(), rows)
 
     return PlannedData(
-        Rows(), folder=folder / "plans", embed=embed, planner=planner, batch_size=4, **options
+        Rows(),
+        folder=folder / "plans",
+        embed=embed,
+        planner=planner,
+        batch_size=4,
+        **({"guard": True} if planner == "random" else {}),
+        **options,
     )
 
 
@@ -145,8 +151,8 @@ class Kept(Model):
 def train_on_vectors(folder, devices, model=None, **flags):
     model, sides = model or Kept(), []
     data = PlannedData(
-        with_rows(Rows()), folder=folder / "plans", embed=lambda rows: np.zeros((len(rows), 3)),
-        embeddings="training", planner="random", batch_size=4,
+        with_rows(Rows()), folder=folder / "plans", embed=lambda rows: -1 - np.stack([rows] * 3, 1),
+        embeddings="training", planner="random", guard=True, batch_size=4,
     )  # fmt: skip
 
     class Look(Callback):

@@ -33,6 +33,7 @@ def train(folder, workers, **options):
     plans = EpochPlans(
         folder,
         "random",
+        guard=True,
         embed=lambda rows: vectors(model.weight.item(), rows),
         num_rows=ROWS,
         batch_size=4,
@@ -67,7 +68,7 @@ def plan_slowly(folder):
         time.sleep(4 * (rank == 0))
         return vectors(0, rows)
 
-    plans = EpochPlans(folder, "random", embed=embed, num_rows=ROWS, batch_size=4)
+    plans = EpochPlans(folder, "random", guard=True, embed=embed, num_rows=ROWS, batch_size=4)
     sampler = PlanBatchSampler(plans, rank=rank, world_size=devices)
     sampler.set_epoch(0)
     rows = torch.tensor(sum(map(len, sampler)))

@@ -318,3 +318,20 @@ def test_scns_draws_equal_rows_only_if_there_are_no_others():
     half = np.repeat(np.eye(4, dtype=np.float32)[:2], 4, axis=0)
     table = batchplan.mine_negatives(half, half, planner="scns", per_row=2, batch_size=4)
     assert (table.negatives // 4 != np.arange(8)[:, None] // 4).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_evaluations_count_listed_answers_among_false_negatives(seed, tmp_path):
+    graph = Graph(seed, 120, (80, 90), more=60)
+    made = batchplan.plan(graph.x, graph.y, planner="random", batch_size=10, seed=seed)
+    ids, between = graph.table(tmp_path / "ids.parquet"), graph.known() | graph.known().T
+    found = batchplan.evaluate(made, graph.x, graph.y, max_score=2.0, **ids, device="cpu").guard
+    equal = graph.anchors[:, None] == graph.anchors, graph.documents[0][:, None] == graph.documents
+    duplicates = equal[0] | equal[1]
+    meets = collisions(between, made.rows, made.batch_offsets)
+    twice = collisions(between & duplicates, made.rows, made.batch_offsets)
+    assert found.by | {"group": 0} == {
+        "similarity": 0, "group": 0, "duplicate": twice, "known": meets - twice
+    }  # fmt: skip
+    assert found.broken == meets > twice
+    assert found.false_negatives_random == pytest.approx(between.sum() / (120 * 119))

@@ -85,7 +85,7 @@ def test_one_alone_is_planned_as_among_the_others(way, make, table, monkeypatch)
     assert len(planned) == len(problem.mega_batches) == found.metadata.metrics["mega_batches"]
     for number, (order, outcome) in planned.items():
         one = pickle.loads(pickle.dumps(problem.mega_batches[number]))
-        vectors, reference = problem.vectors(number)
+        vectors, reference = problem.vectors(problem.mega_batches[number])
         alone = plan_mega_batch(vectors, one, options, runtime, reference)
         assert np.array_equal(alone.order, order)
         assert alone.outcome == outcome

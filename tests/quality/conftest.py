@@ -332,6 +332,12 @@ def broken_pairs(
         "group": equal(code[:, None], code[:, None]) & (code >= 0),
         "duplicate": equal(x, x) | equal(y, y),
     }
+    anchors = np.unique(x, axis=0, return_inverse=True)[1].ravel()
+    documents = np.unique(np.concatenate([y, *mined]), axis=0, return_inverse=True)[1]
+    documents = documents.reshape(-1, n)
+    pairs = set(zip(anchors.tolist(), documents[0].tolist(), strict=True))
+    met = [[any((a, own[j]) in pairs for own in documents) for j in range(n)] for a in anchors]
+    found["known"] = (np.array(met) | np.array(met).T) & ~found["duplicate"]
     for mask in found.values():
         np.fill_diagonal(mask, False)
     return found, ceiling

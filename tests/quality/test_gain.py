@@ -14,7 +14,7 @@ def dense_objective(helpers, plan, embeddings, penalty):
     """The objective in nats a row, and the share of pairs that break the guard."""
     S = helpers.dense(embeddings, "cosine") / 0.05
     by, _ = helpers.broken_pairs(embeddings, "cosine", relative_margin=0.1)
-    broken = by["similarity"] | by["duplicate"]
+    broken = by["similarity"] | by["duplicate"] | by["known"]
     losses, fined, pairs, left = [], 0, 0, 0
     for batch in plan.batches():
         among = np.ix_(batch, batch)

@@ -199,7 +199,7 @@ def test_equal_rows_break_the_guard_for_every_reason(similarity):
     found = evaluate(
         plan, Embeddings.from_arrays(x), similarity=similarity, relative_margin=0.0, groups=[3] * 40
     ).guard
-    assert found.by == dict.fromkeys(found.by, found.pairs)
+    assert found.by == {**dict.fromkeys(found.by, found.pairs), "known": 0}
     assert (found.false_negatives, found.false_negatives_random, found.rows_affected) == (1, 1, 40)
     assert (found.loss_train, found.loss_global, found.hardness) == (0, 0, 0)
 
@@ -309,3 +309,16 @@ def problems(draw):
 def test_any_plan_of_any_data(helpers, problem):
     plan, embeddings, guard = problem
     check(helpers, plan, embeddings, similarity="dot", temperature=1.0, random_trials=2, **guard)
+
+
+@pytest.mark.parametrize(("seed", "negatives"), [(0, 0), (1, 0), (2, 2)])
+def test_known_answers(helpers, seed, negatives):
+    """Of rows that differ on both sides: (A, 1) and (B, 2), if (A, 2) is a row too."""
+    rng = np.random.default_rng(seed)
+    pairs = rng.permutation(np.unique(rng.integers(0, 12, (90, 2)), axis=0))[:45]
+    x, y = rng.standard_normal((2, 12, 8)).astype(np.float32)
+    mined = [y[rng.integers(0, 12, 45)] for _ in range(negatives)]
+    embeddings = Embeddings.from_arrays(x[pairs[:, 0]], y[pairs[:, 1]], negatives=mined or None)
+    for guard in ({"relative_margin": 0.1}, {"guard": False, "groups": [-1] * 45}):
+        found = check(helpers, helpers.make_plan(embeddings, 8), embeddings, **guard)
+        assert found.guard.by["known"] > 0

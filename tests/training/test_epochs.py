@@ -24,6 +24,7 @@ from batchplan.training.epochs import process_place
 from batchplan.training.folder import PlanFolder
 
 OPTIONS = {"planner": "random", "num_rows": 50, "batch_size": 8, "rank": 0, "world_size": 1}
+EQUAL = {"guard": True}  # so that random batches depend on vectors
 
 
 class Model:
@@ -40,7 +41,8 @@ class Model:
 
 
 def make(folder, model=None, **options):
-    return EpochPlans(folder / "plans", embed=model or Model(), **{**OPTIONS, **options})
+    options = {**OPTIONS, **({} if "planner" in options else EQUAL), **options}
+    return EpochPlans(folder / "plans", embed=model or Model(), **options)
 
 
 def everywhere(work, devices):
@@ -239,7 +241,7 @@ def test_the_oldest_plans_go(tmp_path):
     assert [path.name for path in plans.saved()] == [f"plan-000{epoch}.npz" for epoch in (1, 3, 4)]
 
 
-SHARED = {"batch_size": 8, "planner": "random", "num_rows": 50, "world_size": 2}
+SHARED = {"batch_size": 8, "planner": "random", "guard": True, "num_rows": 50, "world_size": 2}
 
 
 def test_each_process_embeds_its_share_and_waits_for_the_others(tmp_path):
@@ -318,7 +320,7 @@ def test_a_wait_ends(tmp_path):
         ({"tail": "drop"}, "tail is 'keep', expected 'drop'"),
         ({"world_size": 2}, "world size is 1, expected 2"),
         ({"scope": "global"}, "scope is 'device', expected 'global'"),
-        ({"guard": True}, "guard is False, expected True"),
+        ({"guard": False}, "guard is True, expected False"),
         ({"num_rows": 49}, "num rows is 50, expected 49"),
         ({"data": "other"}, "data is 'these', expected 'other'"),
     ],
@@ -372,7 +374,7 @@ def embed(rows):
     return np.ones((len(rows), 4))
 
 options = {"num_rows": 50, "batch_size": 8, "rank": rank, "world_size": 2}
-EpochPlans(sys.argv[1], "random", embed=embed, **options).for_epoch(0)
+EpochPlans(sys.argv[1], "random", guard=True, embed=embed, **options).for_epoch(0)
 """
 
 
@@ -427,7 +429,7 @@ from batchplan.training import EpochPlans
 folder, rank, epoch = sys.argv[1], *map(int, sys.argv[2:])
 options = {"num_rows": 50, "batch_size": 8, "rank": rank, "world_size": 2, "timeout": 60}
 embed = lambda rows: np.random.default_rng(rank).standard_normal((len(rows), 4))
-plans = EpochPlans(folder, "random", embed=embed, embeddings="training", **options)
+plans = EpochPlans(folder, "random", guard=True, embed=embed, embeddings="training", **options)
 print("made", flush=True)
 plans.for_epoch(epoch)
 print(len(plans._vectors.store.met), flush=True)

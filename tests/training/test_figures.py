@@ -61,7 +61,7 @@ def test_a_series_has_them(tmp_path):
 
 def test_vectors_that_cannot_be_measured_end_no_training(tmp_path, caplog):
     plans = EpochPlans(
-        tmp_path, "random", embed=lambda rows: np.zeros((len(rows), 4), np.float32), num_rows=N,
+        tmp_path, "random", embed=lambda rows: rows[:, None] * np.ones(4), num_rows=N, guard=True,
         batch_size=16, rank=0, world_size=1,
     )  # fmt: skip
     plans.for_epoch(0)

@@ -128,6 +128,7 @@ def test_vectors_go_to_their_data_set(tmp_path):
         return vectors(rows)
 
     options = {"batch_size": BATCH, "rank": 0, "world_size": 1, "embeddings": "training"}
+    options["guard"] = True  # so that random batches depend on vectors
     plans = MultiDatasetPlans(
         {
             name: EpochPlans(tmp_path / name, "random", embed=embed, num_rows=size, **options)

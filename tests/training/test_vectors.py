@@ -45,7 +45,7 @@ def train(
     model, (x, y) = Towers(dtype), data(dtype)
     plans = EpochPlans(
         folder / "plans", embed=embed, num_rows=ROWS, rank=rank, embeddings="training",
-        world_size=devices, batch_size=8, **{"planner": "random", **options},
+        world_size=devices, batch_size=8, **{"planner": "random", "guard": True, **options},
     )  # fmt: skip
     sampler = PlanBatchSampler(plans, rank=rank, world_size=devices)
     loader = DataLoader(with_rows(TensorDataset(x, y)), batch_sampler=sampler)
@@ -261,7 +261,7 @@ def test_several_processes(tail, slow, tmp_path):
     met = set()
     plan = EpochPlans(
         tmp_path / "plans", "random", embed=at_first, num_rows=ROWS, rank=0, world_size=2,
-        batch_size=8, tail=tail,
+        batch_size=8, tail=tail, guard=True,
     ).existing(2)  # fmt: skip
     for rank, (seen, _) in enumerate(results):
         rows = [row for part in PlanBatchSampler(plan, rank=rank, world_size=2) for row in part]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from batchplan.guard.guard import Guard
+    from batchplan.plans.plan import Plan
     from batchplan.typing import Float32Array
 
 
@@ -29,6 +30,7 @@ class Draft:
         refined: whether the planner has refined, repaired and shuffled the batches itself.
         facts: metrics of the plan.
         stored: options that the plan stores with another value than the run had.
+        last: changes the finished plan.
     """
 
     rows: ArrayLike
@@ -39,6 +41,7 @@ class Draft:
     refined: bool = False
     facts: Mapping[str, Any] = field(default_factory=dict)
     stored: Mapping[str, Any] = field(default_factory=dict)
+    last: Callable[[Plan], Plan] | None = None
 
 
 @dataclass(frozen=True, eq=False)

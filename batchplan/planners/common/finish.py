@@ -56,7 +56,8 @@ def finish(
         plan = Plan.from_batches(rows, offsets, batching, num_rows=num_rows, **facts)
     if isinstance(options, PassOptions) and not draft.refined:
         plan = _refined(plan, draft, embeddings, options, runtime)
-    return plan.with_metrics(**draft.facts)
+    plan = plan.with_metrics(**draft.facts)
+    return plan if draft.last is None else draft.last(plan)
 
 
 def finish_table(

@@ -15,13 +15,13 @@ from batchplan.graph.affinity import Affinity, neighbor_lists
 from batchplan.graph.parts import parts_of
 from batchplan.graph.screen import arithmetic
 from batchplan.graph.sizes import fit_sizes
-from batchplan.guard.guard import make_guard
+from batchplan.guard.guard import Guard, make_guard
 from batchplan.options import Tail
 from batchplan.planners.partition.dealing import shares_of
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.refinement.objective import Objective, make_objective, swap_graph
 from batchplan.refinement.passes import refine_rows
-from batchplan.refinement.repair import repair_rows
+from batchplan.refinement.repair import count_broken, repair_rows
 from batchplan.runtime import Runtime
 from batchplan.typing import Int64Array
 
@@ -162,23 +162,62 @@ def prepare(
     reference: Embeddings | None = None,
 ) -> Prepared:
     """The objective and the graph of a mega-batch; arguments and errors as of `plan_mega_batch`."""
-    guard = make_guard(
-        embeddings, runtime, **options.limits(), groups=mega_batch.groups,
-        answers=mega_batch.answers, usual=mega_batch.usual, reference=reference,
-    )  # fmt: skip
+    guard = _guard_of(embeddings, mega_batch, options, runtime, reference)
     lists: list[Int64Array] = []
     if isinstance(embeddings, Embeddings):
         lists = neighbor_lists(
             embeddings, options.neighbors, runtime, similarity=options.similarity, guard=guard
         )
-    objective = make_objective(
-        embeddings, runtime, similarity=options.similarity, temperature=options.temperature,
-        guard=guard, penalty=options.guard_penalty, kinds=mega_batch.kinds,
-    )  # fmt: skip
+    objective = _objective_of(embeddings, guard, mega_batch, options, runtime)
     graph = swap_graph(
         objective, lists, runtime, neighbors=options.neighbors, batch_size=options.rows_per_batch
     )
     return Prepared(mega_batch, options, objective, graph)
+
+
+def _guard_of(
+    embeddings: Data,
+    mega_batch: MegaBatch,
+    options: PartitionOptions,
+    runtime: Runtime,
+    reference: Embeddings | None,
+) -> Guard:
+    return make_guard(
+        embeddings, runtime, **options.limits(), groups=mega_batch.groups,
+        answers=mega_batch.answers, usual=mega_batch.usual, reference=reference,
+    )  # fmt: skip
+
+
+def _objective_of(
+    embeddings: Data,
+    guard: Guard,
+    mega_batch: MegaBatch,
+    options: PartitionOptions,
+    runtime: Runtime,
+) -> Objective:
+    return make_objective(
+        embeddings, runtime, similarity=options.similarity, temperature=options.temperature,
+        guard=guard, penalty=options.guard_penalty, kinds=mega_batch.kinds,
+    )  # fmt: skip
+
+
+def broken_pairs(
+    embeddings: Data,
+    mega_batch: MegaBatch,
+    order: Int64Array,
+    options: PartitionOptions,
+    runtime: Runtime,
+    reference: Embeddings | None = None,
+) -> int:
+    """The number of pairs that break the guard in the batches of a mega-batch.
+
+    Args:
+        order: int64 (n,), its rows, numbered from 0, batch after batch.
+        embeddings, mega_batch, options, runtime, reference: as of `plan_mega_batch`.
+    """
+    guard = _guard_of(embeddings, mega_batch, options, runtime, reference)
+    objective = _objective_of(embeddings, guard, mega_batch, options, runtime)
+    return count_broken(order, np.append(0, np.cumsum(mega_batch.sizes)), objective)
 
 
 def _with_tail(rows: Int64Array, mega_batch: MegaBatch) -> Int64Array:

@@ -10,22 +10,28 @@ Translations", ACL 2018).
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from batchplan.data import Candidates, Data
 from batchplan.files.atomic import made_folder
+from batchplan.guard.guard import make_apart
+from batchplan.guard.separation import mended
 from batchplan.planners.common.draft import Draft
 from batchplan.planners.common.finish import SHUFFLE
 from batchplan.planners.partition.dealing import take_turns
-from batchplan.planners.partition.mega_batch import Outcome, Planned
+from batchplan.planners.partition.mega_batch import Outcome, Planned, broken_pairs
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.planners.partition.problem import Problem, make_problem
 from batchplan.planners.partition.ray_cluster import plan_on_ray
 from batchplan.planners.partition.resume import kept_files, read_planned, write_planned
 from batchplan.planners.partition.together import plan_all
+from batchplan.plans.plan import Plan
 from batchplan.runtime import Runtime
+
+_LAST = 13  # the generator stream of the last exchange of rows
 
 
 def partition(embeddings: Data, options: PartitionOptions, runtime: Runtime) -> Draft:
@@ -62,11 +68,38 @@ def partition(embeddings: Data, options: PartitionOptions, runtime: Runtime) -> 
     terms = embeddings.num_rows * (1 if isinstance(embeddings, Candidates) else 2)
     facts = _facts([outcomes[number] for number in range(len(ends))], terms)
     more: dict[str, Any] = {"facts": facts, "stored": problem.stored, "refined": True}
+    more["last"] = partial(_separated, problem, runtime)
     if problem.one_order:
         return Draft(rows=rows, **more)
     shuffle = runtime.generator(SHUFFLE) if options.batch_order == "shuffled" else None
     rows, offsets = take_turns(rows, problem.batch_sizes(), shuffle)
     return Draft(rows=rows, offsets=offsets, **more)
+
+
+def _separated(problem: Problem, runtime: Runtime, plan: Plan) -> Plan:
+    """Separate known answers that mega-batches, which are planned separately, or a padded tail left
+    together."""
+    separate = make_apart(problem.groups, problem.answers)
+    if not separate.spans.size:
+        return plan
+    offsets, generator = plan.batch_offsets.copy(), runtime.generator(_LAST)
+    rows, _ = mended(plan.rows.copy(), offsets, separate, generator, problem.sources)
+    changed = np.searchsorted(offsets, np.flatnonzero(rows != plan.rows), "right") - 1
+    if not len(changed):
+        return plan
+    places = np.flatnonzero(np.isin(np.repeat(np.arange(len(plan)), np.diff(offsets)), changed))
+    chosen = np.unique(rows[places])
+    mega_batch = problem.mega_batch(chosen, np.diff(offsets)[np.unique(changed)], "keep")
+    vectors, reference = problem.vectors(mega_batch)
+    before, after = (
+        broken_pairs(
+            vectors, mega_batch, np.searchsorted(chosen, own[places]), problem.options, runtime,
+            reference,
+        )
+        for own in (plan.rows, rows)
+    )  # fmt: skip
+    broken = plan.metadata.metrics["broken_pairs"] + after - before
+    return Plan(rows, plan.batch_offsets, plan.metadata).with_metrics(broken_pairs=broken)
 
 
 def _planned(problem: Problem, runtime: Runtime) -> Iterator[tuple[int, Planned]]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from batchplan.data import Data, Embeddings
+from batchplan.data.answers import Answers
 from batchplan.data.labels import source_codes
 from batchplan.data.reference import load_reference, stored_reference
 from batchplan.errors import InputError
@@ -33,6 +34,10 @@ class Problem:
         counts: number of mega-batches of each source, or of all rows together.
         one_order: whether the rows of all mega-batches, one after the other, are cut into batches;
             else batches of several sources take turns.
+        groups: int64 (N,) each, codes of rows that must be in different batches.
+        answers: known answers of all rows; None without a guard.
+        usual: the usual positive, see `make_guard`.
+        sources: int64 (N,), the source of each row, from 0; None without a column.
         reference: N rows of another model by which the guard judges; or None.
         stored: options that the plan stores with another value, as files may change.
     """
@@ -42,15 +47,28 @@ class Problem:
     mega_batches: list[MegaBatch]
     counts: list[int]
     one_order: bool
+    groups: list[Int64Array]
+    answers: Answers | None
+    usual: float | None
+    sources: Int64Array | None
     reference: Embeddings | None
     stored: dict[str, Any]
 
-    def vectors(self, number: int) -> tuple[Data, Embeddings | None]:
+    def vectors(self, mega_batch: MegaBatch) -> tuple[Data, Embeddings | None]:
         """The embeddings and the reference of the rows of a mega-batch."""
-        rows = self.mega_batches[number].rows
+        rows = mega_batch.rows
         if len(rows) == self.embeddings.num_rows:
             return self.embeddings, self.reference
         return self.embeddings.take(rows), self.reference and self.reference.take(rows)
+
+    def mega_batch(self, rows: Int64Array, sizes: Int64Array, tail: Tail) -> MegaBatch:
+        """A mega-batch of some rows, int64 (n,), rising."""
+        mixed = self.options.source_mix == "proportional"
+        return MegaBatch(
+            rows, sizes, tail, [codes[rows] for codes in self.groups], self.usual,
+            kinds=self.sources[rows] if mixed and self.sources is not None else None,
+            answers=self.answers and self.answers.take(rows),
+        )  # fmt: skip
 
     def batch_sizes(self) -> list[Int64Array]:
         """int64 (batches,) of each source: rows of its batches, falling."""
@@ -80,7 +98,10 @@ def make_problem(embeddings: Data, options: PartitionOptions, runtime: Runtime) 
     one_order = len(members) == 1
     tail: Tail = "keep" if one_order else options.tail
     usual, generator = usual_of(embeddings, options, reference), runtime.generator(_DEAL)
-    mega_batches, counts = [], []
+    problem = Problem(
+        embeddings, options, [], [], one_order, groups, answers, usual, sources, reference,
+        stored_reference(reference),
+    )  # fmt: skip
     for of_source in members:
         sizes = _batch_sizes(len(of_source), options, tail, one_order=one_order)
         if not len(sizes):
@@ -88,19 +109,12 @@ def make_problem(embeddings: Data, options: PartitionOptions, runtime: Runtime) 
         spread = _large_groups(groups, of_source, len(sizes)) if kinds is None else kinds
         count = options.count_for(len(of_source))
         dealt = deal(of_source, sizes, count, generator, spread)
-        counts.append(len(dealt))
-        mega_batches += [
-            MegaBatch(
-                rows, part, tail, [codes[rows] for codes in groups], usual,
-                kinds=None if kinds is None else kinds[rows],
-                answers=answers and answers.take(rows),
-            )
-            for rows, part in dealt
-        ]  # fmt: skip
+        problem.counts.append(len(dealt))
+        problem.mega_batches.extend(problem.mega_batch(*own, tail) for own in dealt)
     if not one_order:
-        _check_steps(sum(len(mega_batch.batch_sizes) for mega_batch in mega_batches), options)
-    stored = stored_reference(reference)
-    return Problem(embeddings, options, mega_batches, counts, one_order, reference, stored)
+        batches = sum(len(mega_batch.batch_sizes) for mega_batch in problem.mega_batches)
+        _check_steps(batches, options)
+    return problem
 
 
 def _large_groups(

@@ -29,8 +29,8 @@ def plan_all(
     at_once = 2 if len(numbers) > 1 and _two_fit(problem, runtime) else 1
 
     def begin(number: int) -> None:
-        vectors, reference = problem.vectors(number)
         mega_batch = problem.mega_batches[number]
+        vectors, reference = problem.vectors(mega_batch)
         prepared = prepare(vectors, mega_batch, problem.options, runtime, reference)
         waiting.append((number, prepared, pool.submit(prepared.first_batches, runtime)))
 

@@ -5,6 +5,7 @@ from functools import cached_property, reduce
 
 import torch
 
+from batchplan.quality.known import KnownPairs
 from batchplan.quality.mined import MinedSides
 from batchplan.quality.rows import MeasuredRows
 
@@ -15,8 +16,8 @@ _ROUNDING = 2e-6  # of the largest |s|: errors of float32 similarities are usual
 class GuardRule:
     """Decides which pairs of rows break the guard.
 
-    Two rows break it if one of their similarities reaches one of their ceilings, or if they share
-    a code.
+    Two rows break it if one of their similarities reaches one of their ceilings, if they share a
+    code, or if one has a known answer of the other.
 
     Attributes:
         x, y: the rows whose similarities are compared with the ceilings.
@@ -24,6 +25,7 @@ class GuardRule:
         mined: mined negatives; the similarity of two rows is the largest of their documents.
         bound: the largest possible abs(x_i . y_j).
         ceilings: float64 (N,), lowered so that rounding cannot undo a tie; inf without a limit.
+        known: the known answers; None if equal rows, which have codes, are all.
         codes: reasons and their int64 (N,) codes. A row without a code has a unique negative one.
     """
 
@@ -34,6 +36,7 @@ class GuardRule:
     bound: float
     ceilings: torch.Tensor
     codes: list[tuple[str, torch.Tensor]]
+    known: KnownPairs | None = None
 
     @cached_property
     def ceilings_32(self) -> torch.Tensor:
@@ -64,6 +67,11 @@ class GuardRule:
         for reason, codes in self.codes:
             same = codes[rows].unsqueeze(-1) == codes[columns].unsqueeze(-2)
             broken[reason] = broken[reason] | same if reason in broken else same
+        if self.known is not None:
+            met = self.known.met(rows.cpu().numpy(), columns.cpu().numpy())
+            broken["known"] = torch.from_numpy(met).to(highest.device)
+            if "duplicate" in broken:
+                broken["known"] &= ~broken["duplicate"]
         broken["any"] = reduce(torch.logical_or, broken.values())
         different = rows.unsqueeze(-1) != columns.unsqueeze(-2)
         return {reason: mask & different for reason, mask in broken.items()}

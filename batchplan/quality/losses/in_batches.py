@@ -25,7 +25,7 @@ _PRODUCTS = 1 << 19  # similarities of batches multiplied together, unless one b
 _ELEMENTS = 1 << 19  # numbers of the rows gathered for them, which stay in the cache
 _FEWER_ELEMENTS = 1 << 17  # measured: fastest where nothing but losses is wanted
 _LARGEST_SHIFT = 300.0  # exp(-2 * 300) is well within float64
-_REASONS = "similarity", "negative", "group", "duplicate", "any"
+_REASONS = "similarity", "negative", "group", "duplicate", "known", "any"
 
 
 @dataclass(frozen=True, eq=False)

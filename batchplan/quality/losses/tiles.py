@@ -278,7 +278,10 @@ class _Strip:
                 products(one, other).numpy()[: len(forth)]
                 for one, other in zip(own, keys, strict=True)
             )
-        hidden = np.empty(forth.shape, np.uint8)
+        hidden = np.zeros(forth.shape, np.uint8)
+        if guard.known is not None:
+            names = of.names[columns]
+            hidden[:, : len(names)] = guard.known.met(np.arange(rows.start, rows.stop), names)
         at = slice(columns.start, columns.start + forth.shape[1])
         hide(
             forth, *judged, of.ceilings[rows], of.column_ceilings[at],
