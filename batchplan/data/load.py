@@ -88,7 +88,8 @@ def load_embeddings(
         return _from_arrays(paths, pair, negatives, wanted)
     runtime = Runtime.of(memory=memory, observer=observer)
     # Before the files are opened.
-    origin = Origin.of(*_files(paths, pair, negatives, shard_order), wanted, shard_order)
+    files = _files(paths, pair, negatives, shard_order)
+    origin = Origin(*files, wanted, shard_order).watched()
     sources = _open(origin)
     _check_id_types(origin)
     lonely = alone(paths, origin, sources, single)

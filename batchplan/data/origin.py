@@ -27,28 +27,19 @@ class Origin:
             opened.
     """
 
-    x: tuple[ShardPath, ...]
-    y: tuple[ShardPath, ...]
-    negatives: tuple[tuple[ShardPath, ...], ...]
+    x: Sequence[ShardPath]
+    y: Sequence[ShardPath]
+    negatives: Sequence[Sequence[ShardPath]]
     wanted: Wanted
     shard_order: ShardOrder | None
-    states: tuple[tuple[int, int], ...]
+    states: tuple[tuple[int, int], ...] = ()
 
-    @classmethod
-    def of(
-        cls,
-        x: Sequence[ShardPath],
-        y: Sequence[ShardPath],
-        negatives: Sequence[Sequence[ShardPath]],
-        wanted: Wanted,
-        shard_order: ShardOrder | None = None,
-    ) -> "Origin":
-        """Return the origin of embeddings that are about to be read from these files."""
-        states = tuple(_state(path) for path in (*x, *y, *chain(*negatives)))
-        return cls(tuple(x), tuple(y), tuple(map(tuple, negatives)), wanted, shard_order, states)
+    def watched(self) -> "Origin":
+        """Return the origin with the states of its files, which are about to be opened."""
+        return replace(self, states=tuple(map(_state, self.files)))
 
     def absolute(self) -> "Origin":
-        """Return the origin with absolute paths."""
+        """Return the origin with absolute paths. It can be hashed."""
         return replace(
             self,
             x=_absolute(self.x),
