@@ -1,9 +1,10 @@
 """Plans mega-batches in this process, one after the other."""
 
-from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 from batchplan.data import Embeddings
 from batchplan.planners.partition.mega_batch import Planned, Prepared, prepare
@@ -25,19 +26,21 @@ def plan_all(
     Yields:
         The number of each and its batches, in the order of ``numbers``.
     """
-    waiting = list[tuple[int, Prepared, Future[Int64Array]]]()
+    waiting = list[tuple[int, Prepared, Callable[[], Int64Array]]]()
     at_once = 2 if len(numbers) > 1 and _two_fit(problem, runtime) else 1
 
     def begin(number: int) -> None:
         mega_batch = problem.mega_batches[number]
         vectors, reference = problem.vectors(mega_batch)
         prepared = prepare(vectors, mega_batch, problem.options, runtime, reference)
-        waiting.append((number, prepared, pool.submit(prepared.first_batches, runtime)))
+        cut = partial(prepared.first_batches, runtime)
+        # One that is cut in this thread can be interrupted.
+        waiting.append((number, prepared, pool.submit(cut).result if at_once == 2 else cut))
 
     def first() -> tuple[int, Planned]:
         number, prepared, cut = waiting.pop(0)
         with runtime.stage("partition"):
-            rows = cut.result()
+            rows = cut()
         return number, prepared.refined(rows, runtime)
 
     with _stages_united(runtime, len(numbers)) as runtime, ThreadPoolExecutor(1) as pool:
