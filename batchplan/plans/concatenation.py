@@ -65,7 +65,9 @@ def concat(
     if turns is not None:
         order = _in_turn(turns, steps)
     elif batch_order == "shuffled":
-        order = _shuffled(parts, at_once, np.random.Generator(np.random.Philox(seed)))
+        shuffle = np.random.Generator(np.random.Philox(seed))
+        last = np.concatenate([_of_tail(plan, at_once) for plan in parts])
+        order = np.concatenate([shuffle.permutation(np.flatnonzero(~last)), np.flatnonzero(last)])
     else:
         order = np.arange(steps.sum())
     rows, offsets = take_batches(
@@ -83,12 +85,6 @@ def concat(
         shard_order=file_orders.pop() if len(file_orders) == 1 else None,
     )  # fmt: skip
     return Plan(rows, offsets, metadata)
-
-
-def _shuffled(parts: list[Plan], at_once: int, shuffle: np.random.Generator) -> Int64Array:
-    """Return the order of all steps, counted part after part."""
-    last = np.concatenate([_of_tail(plan, at_once) for plan in parts])
-    return np.concatenate([shuffle.permutation(np.flatnonzero(~last)), np.flatnonzero(last)])
 
 
 def _in_turn(turns: Int64Array, steps: Int64Array) -> Int64Array:
