@@ -13,7 +13,7 @@ from batchplan import InputError
 from batchplan.errors import OutputError, ResourceError
 from batchplan.planners import plan
 from batchplan.planners.partition import planner, together
-from batchplan.planners.partition.mega_batch import plan_mega_batch
+from batchplan.planners.partition.mega_batch import prepare
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.planners.partition.problem import make_problem
 from batchplan.plans import Plan
@@ -86,7 +86,7 @@ def test_one_alone_is_planned_as_among_the_others(way, make, table, monkeypatch)
     for number, (order, outcome) in planned.items():
         one = pickle.loads(pickle.dumps(problem.mega_batches[number]))
         vectors, reference = problem.vectors(problem.mega_batches[number])
-        alone = plan_mega_batch(vectors, one, options, runtime, reference)
+        alone = prepare(vectors, one, options, runtime, reference).planned(runtime)
         assert np.array_equal(alone.order, order)
         assert alone.outcome == outcome
         assert len(order) == one.batch_sizes.sum()

@@ -3,7 +3,6 @@ metadata."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -40,8 +39,8 @@ def finish(
     """
     batching, num_rows = options.batching(), embeddings.num_rows
     reference = draft.guard.reference if draft.guard else None
-    stored = {**stored_reference(reference), **draft.stored}
-    facts = _facts(planner, embeddings, options, runtime, stored)
+    facts = _facts(planner, embeddings, options, runtime)
+    facts["options"] |= {**stored_reference(reference), **draft.stored}
     shuffle = runtime.generator(SHUFFLE)
     if draft.offsets is None:
         plan = Plan.cut(draft.rows, batching, num_rows=num_rows, generator=shuffle, **facts)
@@ -79,16 +78,12 @@ def finish_table(
 
 
 def _facts(
-    planner: str,
-    embeddings: Data,
-    options: PlannerOptions,
-    runtime: Runtime,
-    stored: Mapping[str, Any] = {},
+    planner: str, embeddings: Data, options: PlannerOptions, runtime: Runtime
 ) -> dict[str, Any]:
     """Where a plan or table comes from."""
     return {
         "planner": planner,
-        "options": {**recorded(options), **stored},
+        "options": recorded(options),
         "seed": runtime.seed,
         "fingerprint": embeddings.fingerprint,
         "shard_order": embeddings.shard_order,

@@ -4,6 +4,7 @@ Steps: neighbours -> graph -> parts -> swaps -> repair. The result depends only 
 the rows, the `MegaBatch`, the options and the seed.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -113,9 +114,14 @@ class Prepared:
             parts = fit_sizes(graph, parts, kinds, shares_of(kinds, sizes))
         return np.argsort(parts, kind="stable")
 
-    def refined(self, rows: Int64Array, runtime: Runtime) -> Planned:
-        """The batches after passes of swaps and the repair of what breaks the guard."""
+    def planned(self, runtime: Runtime, cut: Callable[[], Int64Array] | None = None) -> Planned:
+        """The batches after passes of swaps and the repair of what breaks the guard.
+
+        ``cut`` returns the `first_batches`, if they are made on another thread.
+        """
         mega_batch, objective = self.mega_batch, self.objective
+        with runtime.stage("partition"):
+            rows = cut() if cut else self.first_batches(runtime)
         offsets = np.append(0, np.cumsum(mega_batch.sizes))
         found = refine_rows(rows, offsets, objective, self.graph, runtime, self.options.refine)
         rows, broken = _with_tail(found.rows, mega_batch), None
@@ -126,14 +132,14 @@ class Prepared:
         return Planned(rows, Outcome(found.passes, found.gain, broken, kind))
 
 
-def plan_mega_batch(
+def prepare(
     embeddings: Data,
     mega_batch: MegaBatch,
     options: PartitionOptions,
     runtime: Runtime,
     reference: Embeddings | None = None,
-) -> Planned:
-    """Plan a mega-batch.
+) -> Prepared:
+    """Make what the batches of a mega-batch need.
 
     Args:
         embeddings: of its n rows alone, see `Embeddings.take`: n^2 d multiply-adds for the
@@ -148,20 +154,6 @@ def plan_mega_batch(
         InputError: a zero row under cosine.
         ResourceError: not enough memory, or no such device.
     """
-    prepared = prepare(embeddings, mega_batch, options, runtime, reference)
-    with runtime.stage("partition"):
-        rows = prepared.first_batches(runtime)
-    return prepared.refined(rows, runtime)
-
-
-def prepare(
-    embeddings: Data,
-    mega_batch: MegaBatch,
-    options: PartitionOptions,
-    runtime: Runtime,
-    reference: Embeddings | None = None,
-) -> Prepared:
-    """The objective and the graph of a mega-batch; arguments and errors as of `plan_mega_batch`."""
     guard = _guard_of(embeddings, mega_batch, options, runtime, reference)
     lists: list[Int64Array] = []
     if isinstance(embeddings, Embeddings):
@@ -213,7 +205,7 @@ def broken_pairs(
 
     Args:
         order: int64 (n,), its rows, numbered from 0, batch after batch.
-        embeddings, mega_batch, options, runtime, reference: as of `plan_mega_batch`.
+        embeddings, mega_batch, options, runtime, reference: as of `prepare`.
     """
     guard = _guard_of(embeddings, mega_batch, options, runtime, reference)
     objective = _objective_of(embeddings, guard, mega_batch, options, runtime)

@@ -11,7 +11,7 @@ from batchplan.data.load import open_again
 from batchplan.data.matrix import Side
 from batchplan.data.origin import Origin
 from batchplan.errors import BatchplanError, ResourceError
-from batchplan.planners.partition.mega_batch import MegaBatch, Planned, plan_mega_batch
+from batchplan.planners.partition.mega_batch import MegaBatch, Planned, prepare
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.plans.metadata import library_versions
 from batchplan.runtime import Runtime
@@ -23,7 +23,7 @@ def work(task: bytes, versions: Mapping[str, str]) -> Planned:
     It is unpickled only if all libraries have the versions of the process that sent it.
 
     Raises:
-        InputError: a file is missing here or differs; or as `plan_mega_batch`.
+        InputError: a file is missing here or differs; or as `prepare`.
         ResourceError: other versions, not enough memory, or no such device.
     """
     import ray
@@ -53,7 +53,8 @@ def _work(
     embeddings = Embeddings.gathered(_sides(origin), rows)
     if reference_origin is not None:
         reference = Embeddings.gathered(_sides(reference_origin), rows)
-    return plan_mega_batch(embeddings, mega_batch, options, runtime, reference)
+    prepared = prepare(embeddings, mega_batch, options, runtime, reference)
+    return prepared.planned(runtime)
 
 
 @lru_cache(maxsize=2)  # the data and a reference

@@ -4,7 +4,6 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 
 from batchplan.data import Embeddings
 from batchplan.planners.partition.mega_batch import Planned, Prepared, prepare
@@ -18,7 +17,7 @@ _BOTH = 5  # one that is refined and one that is cut take the memory of this man
 def plan_all(
     problem: Problem, numbers: Sequence[int], runtime: Runtime
 ) -> Generator[tuple[int, Planned]]:
-    """Plan some of the mega-batches of a problem; raises what `plan_mega_batch` does.
+    """Plan some of the mega-batches of a problem; raises what `prepare` does.
 
     If two of them fit into memory, one is cut into parts, on a thread of its own, while the one
     before is refined.
@@ -26,22 +25,20 @@ def plan_all(
     Yields:
         The number of each and its batches, in the order of ``numbers``.
     """
-    waiting = list[tuple[int, Prepared, Callable[[], Int64Array]]]()
+    waiting = list[tuple[int, Prepared, Callable[[], Int64Array] | None]]()
     at_once = 2 if len(numbers) > 1 and _two_fit(problem, runtime) else 1
 
     def begin(number: int) -> None:
         mega_batch = problem.mega_batches[number]
         vectors, reference = problem.vectors(mega_batch)
         prepared = prepare(vectors, mega_batch, problem.options, runtime, reference)
-        cut = partial(prepared.first_batches, runtime)
         # One that is cut in this thread can be interrupted.
-        waiting.append((number, prepared, pool.submit(cut).result if at_once == 2 else cut))
+        cut = pool.submit(prepared.first_batches, runtime).result if at_once == 2 else None
+        waiting.append((number, prepared, cut))
 
     def first() -> tuple[int, Planned]:
         number, prepared, cut = waiting.pop(0)
-        with runtime.stage("partition"):
-            rows = cut()
-        return number, prepared.refined(rows, runtime)
+        return number, prepared.planned(runtime, cut)
 
     with _stages_united(runtime, len(numbers)) as runtime, ThreadPoolExecutor(1) as pool:
         for number in numbers:
