@@ -139,17 +139,15 @@ def _rank(k: int, sampled: int, num_rows: int) -> int:
 
 def _guess_columns(problem: SearchData, lists: Shortlists, sample: Indices) -> None:
     """Set the floors of all columns from a sample of rows."""
-    keys = problem.keys
-    n = len(keys.rows)
-    queries = problem.queries(sample)
+    keys, queries = problem.keys, problem.queries(sample)
     rules = problem.rules.swapped().compiled()
 
     def work(start: int, stop: int) -> None:
         tile = keys.operand[start:stop] @ queries.operand.T
         values = tile.float().add_(problem.middle).sub_(queries.error)
-        _set_floors(lists, values, np.arange(start, stop), sample, n, rules)
+        _set_floors(lists, values, np.arange(start, stop), sample, rules)
 
-    in_blocks(work, n, TILE)
+    in_blocks(work, len(keys.rows), TILE)
 
 
 def _set_floors(
@@ -157,11 +155,12 @@ def _set_floors(
     values: torch.Tensor,
     rows: Indices,
     sample: Indices,
-    num_rows: int,
     rules: tuple[NDArray[np.generic], ...],
 ) -> None:
+    """Set the floors of some rows from their similarities to the sample, (rows, sample)."""
+    num_rows, k = lists.names.shape
     floors = np.empty(len(rows), np.float32)
-    kept = np.empty(_rank(lists.names.shape[1], len(sample), num_rows), np.float32)
+    kept = np.empty(_rank(k, len(sample), num_rows), np.float32)
     _guess(values.numpy(), rows, sample, kept, rules, floors)
     lists.begin(rows, floors)
 
@@ -196,7 +195,7 @@ def _sweep(
         if forward is not None and not half and sample is not None:
             values = (queries.operand @ samples.T).float()
             values += problem.middle - queries.error[:, None]
-            _set_floors(forward, values, ids, sample, n, rules)
+            _set_floors(forward, values, ids, sample, rules)
         screen = _Screen(problem, keys, queries, ids, half)
         for first in range(start // TILE * TILE if half else 0, len(columns), TILE):
             i, j, scores = screen.tile(columns[first : first + TILE], first, forward, backward)

@@ -79,8 +79,7 @@ def hardneg(
     if options.as_batches or not len(enough):
         require_enough(found, wanted)
     if options.as_batches:
-        separate = keep_apart.apart
-        return anchor_batches(nearest, wanted, embeddings, options, runtime, separate)
+        return anchor_batches(nearest, wanted, options, runtime, keep_apart.apart)
     if len(enough) == n:
         return Mined(nearest)
     runtime.note(

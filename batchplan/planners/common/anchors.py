@@ -3,7 +3,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from batchplan.data import Embeddings
 from batchplan.errors import InputError
 from batchplan.guard.apart import Apart, apart
 from batchplan.kernels import njit
@@ -29,7 +28,6 @@ def check_batch(batch_size: int, negatives: int) -> None:
 def anchor_batches(
     candidates: Int64Array,
     negatives: int,
-    embeddings: Embeddings,
     options: PlannerOptions,
     runtime: Runtime,
     separate: Apart,
@@ -50,7 +48,7 @@ def anchor_batches(
         short batch of them, ``drop`` leaves them out, and ``pad`` fills their batch with the
         anchors before them.
     """
-    n, size = embeddings.num_rows, options.rows_per_batch
+    n, size = len(candidates), options.rows_per_batch
     anchors = runtime.generator().permutation(n)
     each = size // (1 + negatives)
     full, left = divmod(n, each)

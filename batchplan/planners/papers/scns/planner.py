@@ -57,7 +57,7 @@ def scns(embeddings: Embeddings, options: ScnsOptions, runtime: Runtime) -> Draf
         rows, probabilities = drawn(guard)
         runtime.note(WARNING, f"equal rows may be negatives of each other, since {error}")
     if options.as_batches:
-        return anchor_batches(rows, options.per_row, embeddings, options, runtime, guard.apart)
+        return anchor_batches(rows, options.per_row, options, runtime, guard.apart)
     mixup = None
     if (beta := options.mixup_beta) is not None:
         mixup = runtime.generator(_MIXUP).beta(beta, beta, rows.shape).astype(np.float32)
