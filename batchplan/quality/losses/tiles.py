@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from itertools import pairwise
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -56,10 +56,10 @@ def tiled_statistics(
     columns = _Columns(pairs, rows)
     for left, right in spans(count, width):
         strip = _Strip(columns, wanted, scale, left, right)
-        for block in in_order(strip.meet, strip.starts()):
-            strip.add(block)
-            if strip.counts(block.start):
-                advance(block.stop - block.start)
+        for start, mine, gains in in_order(strip.meet, strip.starts()):
+            strip.add(start, mine, gains)
+            if strip.counts(start):
+                advance(mine.rows)
         for start, stop in spans(right - left, BLOCK_ROWS):
             for way, side in enumerate(out):
                 side.fill(slice(left + start, left + stop), strip.found(way, start, stop), wanted)
@@ -122,15 +122,6 @@ class _State:
         return Kept(self.count, sums.sums[way, at], sums.allowed[way, at], arrays)
 
 
-class _Met(NamedTuple):
-    """The result of a block of rows: its own statistics, and what to add to the columns."""
-
-    start: int
-    stop: int
-    mine: _State
-    gains: _Sums
-
-
 class _Columns:
     """The columns that all rows meet: all rows, or the sampled ``rows`` (S,)."""
 
@@ -180,8 +171,9 @@ class _Strip:
         """Whether the block from ``start`` counts as progress, each once in all strips."""
         return self._owns(start) if self._columns.every else self._left == 0
 
-    def meet(self, start: int) -> _Met:
-        """Compare the block of rows from ``start`` with the columns."""
+    def meet(self, start: int) -> tuple[int, _State, _Sums]:
+        """Compare the block of rows from ``start`` with the columns: ``start``, the block's own
+        statistics, and what to add to the columns."""
         columns, pairs = self._columns, self._columns.pairs
         stop = min(start + BLOCK_ROWS, pairs.num_rows)
         x, y = (side.block(start, stop) for side in (pairs.x, pairs.y))
@@ -208,17 +200,16 @@ class _Strip:
                     # s_ij is the similarity of y_j to x_i.
                     others = state.kept(self._ways - 1 - way, at, sums)
                     take_in(tile, hidden, start, first, self._scale, rows, others)
-        return _Met(start, stop, mine, gains)
+        return start, mine, gains
 
-    def add(self, block: _Met) -> None:
+    def add(self, start: int, mine: _State, gains: _Sums) -> None:
         """Add the result of a `meet`, in the order of the blocks."""
-        self._state.sums.gain(block.gains, slice(None))
-        if self._owns(block.start):
-            at = block.start - self._left
-            padded = len(block.mine.sums.broken)
-            self._state.sums.gain(block.mine.sums, slice(at, at + padded))
-            for own, largest in zip(block.mine.largest, self._state.largest, strict=True):
-                keys, counts, _ = (part[: block.mine.rows] for part in own.arrays)
+        self._state.sums.gain(gains, slice(None))
+        if self._owns(start):
+            at = start - self._left
+            self._state.sums.gain(mine.sums, slice(at, at + len(mine.sums.broken)))
+            for own, largest in zip(mine.largest, self._state.largest, strict=True):
+                keys, counts, _ = (part[: mine.rows] for part in own.arrays)
                 largest.offer_keys(at, keys, counts)
 
     def found(self, way: int, start: int, stop: int) -> Found:
