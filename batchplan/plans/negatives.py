@@ -161,7 +161,7 @@ class Negatives:
                     f"{path}: is not a table of negatives, as the planners scns and hardneg write; "
                     "is it a plan or embeddings?"
                 )
-            arrays = _arrays(file, no_url(path))
+            arrays = _read_arrays(file, no_url(path))
         document = parse_document(stored, str(path))
         metadata = PlanMetadata.from_dict(document, where=str(path))
         try:
@@ -211,7 +211,7 @@ def check_table_output(
     check_output(path, force=force, inputs=inputs)
 
 
-def _arrays(file: TableFile, path: Path) -> dict[str, NDArray[Any]]:
+def _read_arrays(file: TableFile, path: Path) -> dict[str, NDArray[Any]]:
     """Return the arrays of the columns, by the names of `Negatives`.
 
     Raises:
