@@ -85,19 +85,16 @@ def value_of(evaluation: Mapping[str, Any], name: str) -> Any:
 
 
 def texts(evaluation: Mapping[str, Any]) -> dict[str, str]:
-    """Return the texts of the measured metrics that have a label, by name.
+    """Return the texts of the metrics that have a label, by name, without those of a part that was
+    not measured.
 
     Estimates have their standard errors.
     """
     return {
         name: _TEXT.vformat(metric.format, [name], evaluation)
         for name, metric in METRICS.items()
-        if metric.label and _measured(evaluation, metric)
+        if metric.label and value_of(evaluation, name.rpartition(".")[0] or "num_rows") is not None
     }
-
-
-def _measured(evaluation: Mapping[str, Any], metric: Metric) -> bool:
-    return value_of(evaluation, metric.name.rpartition(".")[0] or "num_rows") is not None
 
 
 def about(evaluation: Mapping[str, Any]) -> str:

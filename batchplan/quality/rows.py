@@ -18,6 +18,9 @@ class MeasuredRows:
 
     Rows are normalised in float64 and rounded to float32 once, so that every metric sees the same
     numbers. They are kept in memory if ``hold``, else read and normalised again at each use.
+
+    Attributes:
+        held: float32 (N, d), on the device; None if they are not in memory.
     """
 
     def __init__(self, matrix: RowMatrix, normalize: bool, device: torch.device, hold: bool):
@@ -25,17 +28,12 @@ class MeasuredRows:
         self.device = device
         self._matrix = matrix
         self._normalize = normalize
-        self._held: torch.Tensor | None = None
+        self.held: torch.Tensor | None = None
         if hold:
             held = torch.empty((self.num_rows, self.dim), dtype=torch.float32, device=device)
             for start, stop in spans(self.num_rows, _READ_AT_ONCE):
                 held[start:stop] = self._read(start, stop)
-            self._held = held
-
-    @property
-    def held(self) -> bool:
-        """Whether the rows are in memory."""
-        return self._held is not None
+            self.held = held
 
     def block(self, start: int, stop: int) -> torch.Tensor:
         """Return rows start to stop, then rows of zeros up to a multiple of 64: float32 (R, d).
@@ -43,7 +41,7 @@ class MeasuredRows:
         Equal rows must have equal similarities wherever they are, or rounding errors would break
         ties. That holds if no matrix product is tiny, hence the padding.
         """
-        return _padded(self._read(start, stop) if self._held is None else self._held[start:stop])
+        return _padded(self._read(start, stop) if self.held is None else self.held[start:stop])
 
     def some(self, indices: Int64Array) -> torch.Tensor:
         """Return the rows at ``indices`` (m,), then zeros as in a `block`: float32 (R, d)."""
@@ -51,14 +49,14 @@ class MeasuredRows:
 
     def gather(self, indices: Int64Array) -> torch.Tensor:
         """Return the rows at ``indices`` (m,), float64 (m, d)."""
-        if self._held is None:
+        if self.held is None:
             return self._unit(torch.from_numpy(self._matrix.take(indices))).double()
-        return self._held[torch.from_numpy(indices).to(self.device)].double()
+        return self.held[torch.from_numpy(indices).to(self.device)].double()
 
     def subset(self, indices: Int64Array) -> "MeasuredRows":
         """Return the rows at ``indices`` (m,) as a side of m rows, in memory."""
         taken = copy(self)
-        taken.num_rows, taken._held = len(indices), self.gather(indices).float()
+        taken.num_rows, taken.held = len(indices), self.gather(indices).float()
         return taken
 
     def longest(self) -> float:

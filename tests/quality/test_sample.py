@@ -107,8 +107,8 @@ def test_sampled_rows_have_the_statistics_of_all_rows(temperature, paired, hold,
     runtime = Runtime(device="cpu")
     own_pairs = unguarded_pairs(embeddings, "cosine", temperature, runtime)
     if not hold:
-        monkeypatch.setattr(own_pairs.x, "_held", None)
-        monkeypatch.setattr(own_pairs.y, "_held", None)
+        monkeypatch.setattr(own_pairs.x, "held", None)
+        monkeypatch.setattr(own_pairs.y, "held", None)
     assert (scale_of(temperature, own_pairs.bound) is None) == (temperature < 1e-3)
     done = []
     arguments = own_pairs, 32, runtime, done.append

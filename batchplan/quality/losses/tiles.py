@@ -72,7 +72,7 @@ def _strip_width(pairs: Pairs, count: int, wanted: Needed, runtime: Runtime) -> 
     room = ways * (8 * key_room(wanted.kept) + 32)
     in_flight = 3 * threads + 2  # blocks that run or wait for their turn
     results = ways * count * (6 + wanted.hardest) * 8
-    operands = 0 if pairs.x.held else 16 * pairs.x.dim * (BLOCK_ROWS + BLOCK_COLUMNS)
+    operands = 16 * pairs.x.dim * (BLOCK_ROWS + BLOCK_COLUMNS) * (pairs.x.held is None)
     fixed = results + in_flight * BLOCK_ROWS * (2 * room + ways * 8 * wanted.kept)
     fixed += threads * (20 * BLOCK_ROWS * BLOCK_COLUMNS + operands)
     column_bytes = room + in_flight * 8 * (2 * ways + 1)
