@@ -8,13 +8,14 @@ from batchplan.errors import MissingPackageError
 DISTRIBUTION = "batchplanner"  # on PyPI, where another project is called batchplan
 # Those of every installation except ``pip install --no-deps``, which reads plans with NumPy.
 _USUAL = ("llvmlite", "numba", "numpy", "pyarrow", "rich", "scipy", "torch", "typer")
+_MODELS = "huggingface_hub", "safetensors", "sentence_transformers", "tokenizers", "transformers"
 _INSTALLED_BY = {
     **dict.fromkeys(_USUAL, DISTRIBUTION),
     "jinja2": f"'{DISTRIBUTION}[report]'",
     "matplotlib": f"'{DISTRIBUTION}[report]'",
     "pandas": "pandas",
     "ray": f"'{DISTRIBUTION}[ray]'",
-    "sentence_transformers": f"'{DISTRIBUTION}[sentence-transformers]'",
+    **dict.fromkeys(_MODELS, f"'{DISTRIBUTION}[sentence-transformers]'"),
 }
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from batchplan.data.arrow_types import encoded
 from batchplan.data.records import Source
 from batchplan.embedding.options import EmbedOptions
-from batchplan.embedding.table import token_table
+from batchplan.embedding.table import TokenTable, token_table
 from batchplan.errors import InputError
 from batchplan.files.atomic import remove, write_files
 from batchplan.files.documents import parse_json
@@ -35,10 +35,6 @@ NAME = EMBEDDED
 _MOST_BYTES = 1 << 20
 _CUT = 300  # characters of a text that is written
 _BATCHES_AT_ONCE = 64  # batches of the model between two steps of the progress
-
-
-Advance = Callable[[int], None]
-VectorsOf = Callable[[pa.Table, int, Advance], Iterator[NDArray[np.float16]]]
 
 
 class Encoder(Protocol):
@@ -114,8 +110,17 @@ def embed(
     paths, path = listed(data), Path(output)
     model = [encoder] if isinstance(encoder, str) and os.path.isdir(encoder) else []
     check_folder(path, NAME, force=force or reuse, inputs=[*paths, *model])
-    with runtime.stage("load"):
-        used = _loaded(encoder, settings, runtime)
+    used: Any = encoder
+    if isinstance(encoder, str):
+        with runtime.stage("load"):
+            if settings.table:
+                from batchplan.embedding.tokens import ModelTable
+
+                used = ModelTable.read(encoder)
+            else:
+                from batchplan.embedding.encoder import SentenceEncoder
+
+                used = SentenceEncoder(encoder, settings, runtime)
     with runtime.stage("scan"):
         source = Source.of(paths, runtime, settings.names, settings.shard_order)
         _require_text(source)
@@ -134,10 +139,7 @@ def embed(
         if _facts_in(path) == facts and len(shards) == -(-source.num_rows // settings.shard_rows):
             return Embedded(facts, _dim(shards[0], settings), len(shards), len(shards))
         check_folder(path, NAME, force=force, inputs=paths)
-    if settings.table:
-        vectors_of = _by_tokens(used, source, runtime)
-    else:
-        vectors_of = _whole_model(used, settings)
+    tokens = _tokenized(used, source, runtime) if settings.table else None
     kept, width = 0, len(settings.names)
     with (
         staged_folder(path, keep=True) as folder,
@@ -151,64 +153,37 @@ def embed(
                 advance(len(table) * width)
                 continue
             columns = {} if ids is None else {"id": ids.slice(first, len(table))}
-            for written, vectors in zip(
-                settings.written, vectors_of(table, first, advance), strict=True
-            ):
+            rows = np.arange(first, first + len(table))
+            sides = [] if tokens is None else tokens.embed(rows)
+            for column, (texts, written) in enumerate(zip(table, settings.written, strict=True)):
+                if tokens is None:
+                    vectors = _vectors(used, texts, column, settings.batch_size, advance)
+                else:
+                    vectors = sides[column]
+                    advance(len(table))
                 _require_finite(vectors, source, first)
                 columns[written] = pa.FixedSizeListArray.from_arrays(
                     pa.array(vectors.ravel()), vectors.shape[1]
                 )
-            for written, texts in (
-                zip(settings.written, table, strict=True) if settings.keep_texts else ()
-            ):
-                plain = texts.cast(pa.large_string())
-                columns[f"{written}_text"] = pc.utf8_slice_codeunits(plain, 0, _CUT)
+                if settings.keep_texts:
+                    plain = texts.cast(pa.large_string())
+                    columns[f"{written}_text"] = pc.utf8_slice_codeunits(plain, 0, _CUT)
             write_files({shard: _writer(pa.table(columns))})
         dim = _dim(shard, settings)
     return Embedded(facts, dim, number + 1, kept)
 
 
-def _loaded(encoder: Encoder | str, settings: EmbedOptions, runtime: Runtime) -> Any:
-    """Load a model, or only its table of token vectors."""
-    if not isinstance(encoder, str):
-        return encoder
-    if settings.table:
-        from batchplan.embedding.tokens import ModelTable
-
-        return ModelTable.read(encoder)
-    from batchplan.embedding.encoder import SentenceEncoder
-
-    return SentenceEncoder(encoder, settings, runtime)
-
-
-def _whole_model(encoder: Encoder, settings: EmbedOptions) -> VectorsOf:
-    """Return what embeds the texts of some rows by a pass of the model."""
-
-    def vectors_of(table: pa.Table, first: int, advance: Advance) -> Iterator[NDArray[np.float16]]:
-        for column, texts in enumerate(table):
-            yield _vectors(encoder, texts, column, settings.batch_size, advance)
-
-    return vectors_of
-
-
-def _by_tokens(model: Any, source: Source, runtime: Runtime) -> VectorsOf:
-    """Return what embeds the texts of some rows by their tokens; all texts are tokenized first."""
-    width = len(source.schema)
-    with runtime.stage("tokenize", source.num_rows * width) as done:
+def _tokenized(model: Any, source: Source, runtime: Runtime) -> TokenTable:
+    """Return the token table of all texts."""
+    columns = range(len(source.schema))
+    with runtime.stage("tokenize", source.num_rows * len(columns)) as done:
 
         def side(column: int) -> Iterator[list[str]]:
             for batch in source.batches():
                 yield batch[column].to_pylist()
                 done(len(batch))
 
-        found = token_table(model, [side(column) for column in range(width)])
-
-    def vectors_of(table: pa.Table, first: int, advance: Advance) -> Iterator[NDArray[np.float16]]:
-        for vectors in found.embed(np.arange(first, first + len(table))):
-            yield vectors
-            advance(len(table))
-
-    return vectors_of
+        return token_table(model, [side(column) for column in columns])
 
 
 def _dim(shard: Path, settings: EmbedOptions) -> int:
@@ -248,7 +223,7 @@ def _vectors(
     texts: pa.ChunkedArray,
     column: int,
     batch_size: int,
-    advance: Advance,
+    advance: Callable[[int], None],
 ) -> NDArray[np.float16]:
     """Return the vectors (n, d) of texts. Equal texts are embedded once. Long ones come first, so
     that the texts of a batch have similar lengths."""

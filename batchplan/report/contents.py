@@ -83,6 +83,10 @@ class ReportContents:
     def batch_size(self) -> int:
         return self.plans[0].plan.batch_size
 
+    def text(self, side: int, row: int) -> str:
+        """Return the text of a row of x (0), y (1) or a mined negative; "" if it is not known."""
+        return self.texts[side].get(row, "") if side < len(self.texts) else ""
+
 
 def gather(
     plans: Mapping[str, Plan],

@@ -19,6 +19,10 @@ def test_a_missing_package_is_named(words, refused, monkeypatch):
     extra = "'batchplanner[sentence-transformers]'"
     says = [f"sentence_transformers: is not installed; run pip install {extra}"]
     refused(*words, parts=says, code=4)
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    monkeypatch.delitem(sys.modules, "batchplan.embedding.tokens", raising=False)
+    says = [f"tokenizers: is not installed; run pip install {extra}"]
+    refused("plan", "data.parquet", "--model", "model", parts=says, code=4)
 
 
 def test_what_needs_no_package_is_checked_first(words, refused, run, monkeypatch):
