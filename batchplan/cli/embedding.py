@@ -1,8 +1,10 @@
 """The command `embed`: embed the texts of a data set."""
 
+from __future__ import annotations
+
 from dataclasses import MISSING, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +16,9 @@ from batchplan.embedding.options import EmbedOptions
 from batchplan.errors import InputError, OptionError
 from batchplan.options import option
 from batchplan.runtime import format_bytes, peak_memory
+
+if TYPE_CHECKING:  # it loads rich
+    from batchplan.cli.console import Watch
 
 Model = Annotated[
     str,
@@ -68,7 +73,7 @@ def embed(
 
 def embedded_texts(
     data: list[str], model: str, output: str, session: Session, *, whole: bool, force: bool
-) -> tuple[str, Session]:
+) -> tuple[str, Session, Watch]:
     """Embed tables of texts in a folder next to a plan, unless it has their vectors already.
 
     Args:
@@ -77,7 +82,7 @@ def embedded_texts(
         whole: whether the whole model runs; otherwise its token vectors are averaged.
 
     Returns:
-        The folder, and the session that reads it.
+        The folder, the session that reads it, and what has watched.
 
     Raises:
         OptionError: other files are named with the texts.
@@ -115,4 +120,4 @@ def embedded_texts(
         )  # fmt: skip
     plain = HostSession()
     kept = ("x_column", "y_column", "id_column", "shard_order", "negatives")
-    return folder, replace(session, **{name: getattr(plain, name) for name in kept})
+    return folder, replace(session, **{name: getattr(plain, name) for name in kept}), watch

@@ -137,8 +137,8 @@ class HostSession:
         }
 
     @contextmanager
-    def opened(self, embeddings: list[str]) -> Iterator[Opened]:
-        """Read the embeddings; progress is shown until the body ends.
+    def opened(self, embeddings: list[str], watch: Watch | None = None) -> Iterator[Opened]:
+        """Read the embeddings; progress is shown until the body ends, by ``watch`` if it has begun.
 
         Raises:
             InputError: a plan is among them; or as `load_embeddings`.
@@ -146,7 +146,7 @@ class HostSession:
         from batchplan.cli.console import Watch
 
         refuse_plans(embeddings, "embeddings")
-        watch = Watch(quiet=self.quiet, verbose=self.verbose)
+        watch = watch or Watch(quiet=self.quiet, verbose=self.verbose)
         runtime = Runtime.of(self.where(), self.memory, self.seed, watch)
         with watch.watching():
             yield Opened(self.load(embeddings, runtime), runtime, watch)

@@ -30,6 +30,7 @@ from batchplan.runtime import COMMAND
 from batchplan.text import one_line
 
 if TYPE_CHECKING:  # these load numpy and rich
+    from batchplan.cli.console import Watch
     from batchplan.cli.options import Opened
     from batchplan.plans import Plan
     from batchplan.quality.gain import Gain
@@ -123,7 +124,7 @@ def plan(
     Example:
       batchplan plan embeddings.parquet -o plan.npy
     """
-    path = PLAN_FILE if output is None else output
+    path, watch = PLAN_FILE if output is None else output, None
     if embed and model is None:
         raise OptionError("embed: given without --model; name the model that embeds the texts")
     if model is not None:
@@ -132,7 +133,9 @@ def plan(
 
         check_output(path, force=force, inputs=embeddings)
         options = _labelled(options, embeddings)
-        folder, session = embedded_texts(embeddings, model, path, session, whole=embed, force=force)
+        folder, session, watch = embedded_texts(
+            embeddings, model, path, session, whole=embed, force=force
+        )
         embeddings = [folder]
 
     def work(opened: Opened) -> _Worked:
@@ -148,7 +151,7 @@ def plan(
 
     _run(
         work, session, embeddings, path, paths_of(options, session), force=force, json=json,
-        vectors=None if model is None else embeddings[0],
+        watch=watch,
     )  # fmt: skip
 
 
@@ -229,9 +232,12 @@ def _run(
     force: bool,
     json: bool,
     table: bool = False,
-    vectors: str | None = None,
+    watch: Watch | None = None,
 ) -> None:
-    """Read, plan, write and summarise. The output must not overwrite the embeddings or ``read``."""
+    """Read, plan, write and summarise. The output must not overwrite the embeddings or ``read``.
+
+    With ``watch``, the embeddings are a folder that it has seen embedded.
+    """
     if table:
         from batchplan.plans.negatives import check_table_output as check
     else:
@@ -241,7 +247,7 @@ def _run(
         raise typer.BadParameter("--json and --output - both write to standard output; choose one")
     read = [*embeddings, *read]
     check(output, force=force, inputs=read)
-    with session.opened(embeddings) as opened:
+    with session.opened(embeddings, watch) as opened:
         worked = work(opened)
         with opened.runtime.stage("write"):
             worked.made.save(output, force=force, ids=opened.data.ids, inputs=read)
@@ -255,8 +261,8 @@ def _run(
             from batchplan.quality.verdict import sentence_on
 
             summary["verdict"] = sentence_on(worked.made, gained)
-    if vectors is not None:
-        summary["vectors"] = vectors
+    if watch is not None:
+        summary["vectors"] = embeddings[0]
     if json:
         print_json(summary)
     else:

@@ -72,6 +72,8 @@ def expected():
 def test_texts_become_a_plan_that_is_checked_against_its_vectors():
     said = run(*PLAN)
     assert "vectors      plan.vectors\n" in said.stderr
+    spent = json.loads(run(*PLAN, "-o", "timed.npy", "--json").stdout)["seconds"]
+    assert {"tokenize", "embed", "read", "write"} <= spent.keys()
     for side, own in zip(sides(), expected(), strict=True):
         np.testing.assert_array_equal(side, own)
     data = load_embeddings("plan.vectors")
