@@ -175,7 +175,7 @@ def test_the_command_goes_on_where_it_stopped(small, monkeypatch, tmp_path, caps
     command.main()
     assert results.read_text() == whole
     longer = [run for run in again if run["as_long_as"]]
-    assert {run["as_long_as"] for run in longer} == {"planned"}
+    assert {run["as_long_as"] for run in longer} == {"planned:1"}
     assert all(run["line"] == "shuffled" and run["epochs"] > 1 for run in longer)
 
 
@@ -183,7 +183,8 @@ def write(path, line, scores, **more):
     """Runs of a line, one for each seed."""
     place = {
         "data": "gloss", "rows": 5000, "batch_size": 32, **table.USUAL, "line": line,
-        "as_long_as": None, "rate": 0.1, "seconds": 2.0, "making": 1.0, "figures": {},
+        "as_long_as": None, "rate": 0.1, "seconds": 2.0, "making": 1.0,
+        "figures": {"beaten_positives": 0.1, "gain": 0.2},
     }  # fmt: skip
     with path.open("a") as file:
         for seed, score in enumerate(scores):
@@ -195,7 +196,7 @@ def test_the_table_pairs_runs_by_seed_at_the_rate_of_the_validation(tmp_path):
     path = tmp_path / "runs.jsonl"
     write(path, "shuffled", (50.0, 52.0, 54.0))
     write(path, "shuffled", (49.0,), rate=0.2)
-    write(path, "shuffled", (52.0, 54.0), epochs=9.0, as_long_as="planned")
+    write(path, "shuffled", (52.0, 54.0), epochs=9.0, as_long_as="planned:2")
     write(path, "planned", (51.0,), rate=0.05, seconds=5.0)
     write(path, "planned", (51.0, 53.1, 55.2), seconds=5.0)
     write(path, "hardness", (51.5,))
@@ -204,4 +205,12 @@ def test_the_table_pairs_runs_by_seed_at_the_rate_of_the_validation(tmp_path):
     assert shown == (
         "| gloss | 5,000 | 52.00 | +1.50 (1) | +1.10 ± 0.25 | 2.5 | -0.95 ± 0.64 (2) |  |  |"
     )
-    assert list(table.tables(grid)) == ["B = 32"]
+    assert list(table.tables(grid)) == ["In short", "B = 32"]
+    assert table.short(grid).replace("\N{MINUS SIGN}", "-").splitlines()[2:] == [
+        "| shuffled, `hardness_mode` over shuffled | 1 of 1 | +1.50 | +1.50 | +1.50 |",
+        "| **planned** (the default) over shuffled | 1 of 1 | +1.10 | +1.10 | +1.10 |",
+        "| **planned** (the default) over shuffled, in equal time "
+        "| 0 of 1 | -0.95 | -0.95 | -0.95 |",
+        "| **planned** (the default) over shuffled, `hardness_mode` "
+        "| 0 of 1 | -0.50 | -0.50 | -0.50 |",
+    ]

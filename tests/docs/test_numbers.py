@@ -12,13 +12,14 @@ from scipy.special import logsumexp
 import batchplan
 from batchplan.planners import PLANNERS as NAMES
 from tests.benchmarks.finetune import table
+from tests.benchmarks.law import table as law
 from tests.dense import similarities
 
 from .blocks import ROOT
 
-TUTORIAL, PLANNERS, COMPARISON, FORMATS = (
+TUTORIAL, PLANNERS, COMPARISON, FORMATS, LAW = (
     (ROOT / "docs" / f"{name}.md").read_text()
-    for name in ("tutorial", "paper_planners", "comparison", "formats")
+    for name in ("tutorial", "paper_planners", "comparison", "formats", "law")
 )
 README = (ROOT / "README.md").read_text()
 TEMPERATURE = 0.05
@@ -179,6 +180,34 @@ def test_the_comparison_states_the_training_runs(results):
 
 def test_the_page_of_papers_states_the_training_runs():
     assert f"\n\n{table.papers(table.runs())}\n\n" in PLANNERS
+
+
+def test_the_page_of_the_law_states_its_runs():
+    grid = law.Grid()
+    tables = law.tables(grid)
+    for name, text in tables.items():
+        assert f"\n\n{text}\n\n" in LAW, name
+    told = re.search(rf"share with the gain is ({NUMBER})\. .*?by ({NUMBER}) points .*? by "
+                     rf"({NUMBER})\..*?its correlation is ({NUMBER})", LAW, re.DOTALL)  # fmt: skip
+    found = (law.correlation(grid, 32), *law.errors(tables["Before the training"]),
+             law.correlation(grid, 32, "gain"))  # fmt: skip
+    assert numbers(" ".join(told.groups())) == [float(f"{one:.2f}") for one in found]
+    told = re.search(rf"beat the positive, plans gain ({NUMBER}) to ({NUMBER}) points\. "
+                     rf"Where fewer do, they gain ({NUMBER}) to ({NUMBER})\.", LAW)  # fmt: skip
+    shares = law.figures(grid, 32)
+    many, few = ([gain for *_, share, gain in shares if (share > 0.25) == often]
+                 for often in (True, False))  # fmt: skip
+    ends = min(many), max(many), min(few), max(few)
+    assert numbers(" ".join(told.groups())) == [float(f"{one:.2f}") for one in ends]
+    told = re.search(r"(\d+)% to (\d+)% of the in-batch pairs of plans from 5,000 and 20,000", LAW)
+    shares = [share for size in (32, 256)
+              for data, rows, share, _ in law.figures(grid, size, "false_negatives")
+              if data in ("dictionary", "gloss") and rows <= 20_000]  # fmt: skip
+    ends = (f"{100 * share:.0f}" for share in (min(shares), max(shares)))
+    assert told.groups() == tuple(ends)
+    told = re.search(rf"with a plan take ({NUMBER}) to ({NUMBER}) times the processor time", LAW)
+    times = law.times(grid)
+    assert numbers(" ".join(told.groups())) == [round(min(times), 1), round(max(times), 1)]
 
 
 def test_the_guard_of_the_first_plan(embeddings):

@@ -5,8 +5,8 @@ the number of pairs, the batch size, the temperature, the epochs and the share o
     python -m tests.benchmarks.law --data gloss --rows 5000 20000 --batch-sizes 32 256
 
 Each line takes the rate with the highest nDCG@10 of the validation pairs, with seed 0: twice and
-half of the best are tried too. Planned lines with more than 5,000 rows take the rate of their line
-without a plan, times what the two differ by at 5,000. Every run is added to the results at once:
+half of the best are tried too. Planned lines do so only with as many rows as ``--searched``; with
+more, they take the rate of their line without a plan. Every run is added to the results at once:
 the same command goes on after a stop.
 """
 
@@ -21,7 +21,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-SEARCHED = 5_000  # rows of a planned line that chooses its rate among runs of its own
 RATE = 0.08  # with batches of 32, where the search begins; larger ones by the root of their size
 RESULTS = Path(__file__).parent / "results.jsonl"
 
@@ -35,8 +34,8 @@ class Cell:
     Attributes:
         rows: pairs to train on.
         copies: the share of them that is copied; see `tests.benchmarks.law.data.load`.
-        as_long_as: the planned line whose processor time decides the epochs; None if ``epochs``
-            does.
+        as_long_as: the planned line whose processor time decided the epochs, and its own epochs,
+            such as ``planned:2``; None if there is none.
     """
 
     data: str
@@ -52,8 +51,8 @@ class Cell:
 class Bench:
     """The runs in a file, a line of JSON each, and what is not there yet."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, searched: int) -> None:
+        self.path, self.searched = path, searched
         lines = path.read_text().splitlines() if path.exists() else []
         self.runs = {self._key(run): run for run in map(json.loads, lines)}
 
@@ -84,13 +83,11 @@ class Bench:
         from tests.benchmarks.law.lines import LINES
 
         line = LINES[cell.line]
-        base = replace(cell, line=line.base)
-        if line.planner is not None and cell.rows > SEARCHED:
-            few = replace(cell, rows=SEARCHED)
-            ratio = self.rate(few) / self.rate(replace(few, line=line.base))
-            return self.rate(base) * ratio
         own = line.planner is None and not line.separate
-        best = RATE * (cell.batch_size / 32) ** 0.5 if own else self.rate(base)
+        best = (RATE * (cell.batch_size / 32) ** 0.5 if own
+                else self.rate(replace(cell, line=line.base)))  # fmt: skip
+        if line.planner is not None and cell.rows > self.searched:
+            return best
         while True:
             tried = {rate: self.run(cell, rate, 0)["validation"]
                      for rate in (best, best / 2, 2 * best)}  # fmt: skip
@@ -110,7 +107,7 @@ class Bench:
 
         base = replace(cell, line=LINES[cell.line].base)
         times = [min(run["seconds"] for run in self.all_seeds(one, seeds)) for one in (cell, base)]
-        longer = replace(base, as_long_as=cell.line)
+        longer = replace(base, as_long_as=f"{cell.line}:{cell.epochs:g}")
         known = (run["epochs"] for run in self.runs.values()
                  if {**asdict(longer), "epochs": run["epochs"]}.items() <= run.items())  # fmt: skip
         epochs = next(known, float(f"{cell.epochs * times[0] / times[1]:.2g}"))
@@ -141,7 +138,7 @@ def main() -> None:
     from tests.benchmarks.law.train import train
 
     torch.set_num_threads(1)
-    bench = Bench(options.results)
+    bench = Bench(options.results, options.searched)
     for line in options.lines:  # kernels are compiled once
         train(load(options.data[0], 1000), LINES[line], 32, 0.05, 1, RATE, 0)
     grid = product(options.rows, options.data, options.batch_sizes, options.temperatures,
@@ -169,6 +166,12 @@ def _options() -> argparse.Namespace:
     usual = ["shuffled", "hardness", "planned", "planned-hardness"]
     parser.add_argument("--lines", nargs="+", default=usual)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument(
+        "--searched",
+        type=int,
+        default=5_000,
+        help="rows of planned lines that choose their rate by their own runs",
+    )
     parser.add_argument("--as-long", action="store_true",
                         help="also lines without a plan, in the time of planned ones")  # fmt: skip
     parser.add_argument("--results", type=Path, default=RESULTS)

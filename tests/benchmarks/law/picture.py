@@ -11,6 +11,7 @@ from batchplan.report.render import to_svg
 from tests.benchmarks.law.table import DATA, USUAL, Grid
 
 SHOWN = ("planned", "shuffled"), ("planned-hardness", "hardness")
+TICKS = 5_000, 20_000, 80_000
 WORDS = {"shuffled": "over shuffled", "hardness": "over hardness_mode"}
 
 
@@ -26,9 +27,10 @@ def drawn(grid: Grid) -> Figure:
     layout = ConstrainedLayoutEngine(rect=(0, 0, 0.98, 1))
     figure = Figure(figsize=(980 / 72, 480 / 72), layout=layout)
     sizes = grid.values("batch_size", line="planned", **USUAL)
-    rows = figure.subplots(len(SHOWN), len(DATA), sharex="col", sharey="row")
+    shown = [data for data in DATA if grid.values("rows", data=data, line="planned", **USUAL)]
+    rows = figure.subplots(len(SHOWN), len(shown), sharey="row", squeeze=False)
     for (line, base), panels in zip(SHOWN, rows, strict=True):
-        for data, axes in zip(DATA, panels, strict=True):
+        for data, axes in zip(shown, panels, strict=True):
             axes.axhline(0, color=MUTED, linewidth=1)
             for number, size in enumerate(sizes):
                 points = []
@@ -44,10 +46,13 @@ def drawn(grid: Grid) -> Figure:
                         elinewidth=1, label=f"B = {size:,}",
                     )  # fmt: skip
             axes.set_xscale("log")
+            axes.minorticks_off()
+            axes.set_xticks(TICKS, [f"{tick:,}" for tick in TICKS])
+            axes.set_xlim(0.8 * TICKS[0], 1.25 * TICKS[-1])
             if base == "shuffled":
                 axes.set_title(data)
             else:
                 axes.set_xlabel("pairs")
         panels[0].set_ylabel(f"gain of plans {WORDS[base]}")
-    rows[0][-1].legend(loc="upper right")
+    rows[0][0].legend(loc="upper left")
     return figure

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import spearmanr
 
 from tests.benchmarks.finetune.table import SEEDS, interval
 from tests.benchmarks.law.lines import LINES
@@ -20,6 +21,7 @@ RESULTS = Path(__file__).parent / "results.jsonl"
 DATA = "dictionary", "gloss", "debian", "code"
 PLACE = "data", "rows", "batch_size", "temperature", "epochs", "copies"  # of a run in the grid
 USUAL = {"temperature": 0.05, "epochs": 2.0, "copies": 0.0}
+BEATEN = "beaten_positives"
 
 Run = dict[str, Any]
 
@@ -40,7 +42,8 @@ class Grid:
         """The runs of a line by seed, at the rate that most seeds have run with, or that seed 0
         found best."""
         key = [place[name] for name in PLACE if name != "epochs" or as_long_as is None]
-        rates = self._rates.get((*key, line, as_long_as), {})
+        longer = as_long_as and f"{as_long_as}:{place['epochs']:g}"
+        rates = self._rates.get((*key, line, longer), {})
         own = max(rates.values(), default=[], key=lambda runs: (
             min(len(runs), SEEDS), max(run["validation"] for run in runs if run["seed"] == 0)
         ))  # fmt: skip
@@ -82,7 +85,86 @@ def told(gain: tuple[float, float, int] | None) -> str:
     mean, half, seeds = gain
     error = f" ± {half:.2f}" if seeds > 1 else ""
     few = "" if seeds == SEEDS else f" ({seeds})"
-    return f"{mean:+.2f}{error}{few}".replace("-", "\N{MINUS SIGN}")
+    return f"{signed(mean)}{error}{few}"
+
+
+def signed(value: float) -> str:
+    return f"{value:+.2f}".replace("-", "\N{MINUS SIGN}")
+
+
+def short(grid: Grid) -> str:
+    """Over all places with two epochs: in how many a line ends above another one, and the lowest,
+    median and highest mean gain."""
+    pairs = [
+        ("hardness", "shuffled", None),
+        ("planned", "shuffled", None),
+        ("planned", "shuffled", "planned"),
+        ("planned-hardness", "hardness", None),
+        ("planned-hardness", "hardness", "planned-hardness"),
+        ("planned", "hardness", None),
+    ]
+    lines = [["", "Above in", "Lowest", "Median", "Highest"], ["---"] * 5]
+    for line, base, longer in pairs:
+        every = (grid.gain(place, line, base, longer) for place in places(grid, line=line, **USUAL))
+        means = [gain[0] for gain in every if gain is not None]
+        if means:
+            text = f"{LINES[line].text} over {LINES[base].text}" + ", in equal time" * bool(longer)
+            spread = (signed(float(one)) for one in (min(means), np.median(means), max(means)))
+            above = f"{sum(mean > 0 for mean in means)} of {len(means)}"
+            lines.append([text, above, *spread])
+    return joined(lines)
+
+
+def figures(grid: Grid, batch_size: int, name: str = BEATEN) -> list[tuple[str, int, float, float]]:
+    """For each place that has planned, with two epochs: the data set, the pairs, a figure of the
+    last plan, and the mean gain of plans over shuffled batches.
+
+    Args:
+        name: in `EpochPlans.figures`; by default, the share of random negatives that are more
+            similar than the own pair.
+    """
+    found = []
+    for place in places(grid, line="planned", batch_size=batch_size, **USUAL):
+        if (gain := grid.gain(place, "planned", "shuffled")) is not None:
+            runs = grid.of(place, "planned").values()
+            figure = float(np.mean([run["figures"][name] for run in runs]))
+            found.append((place["data"], place["rows"], figure, gain[0]))
+    return found
+
+
+def correlation(grid: Grid, batch_size: int, name: str = BEATEN) -> float:
+    """Spearman's correlation of a figure with the gain; see `figures`."""
+    _, _, values, gains = zip(*figures(grid, batch_size, name), strict=True)
+    return float(spearmanr(values, gains).statistic)
+
+
+def foretold(grid: Grid, batch_size: int) -> str:
+    """For each data set: the gain of plans, predicted from the share of beaten positives by a
+    straight line through the places of all other data sets, and the mean gain of these."""
+    points = figures(grid, batch_size)
+    lines = [["Data", "Pairs", "Beaten", "Gain", "Predicted", "Mean of the others"], ["---"] * 6]
+    for data, rows, share, gain in points:
+        x, y = zip(*((one, own) for other, _, one, own in points if other != data), strict=True)
+        predicted = float(np.polyval(np.polyfit(x, y, 1), share))
+        lines.append([data, f"{rows:,}", f"{100 * share:.1f}%", signed(gain), signed(predicted),
+                      signed(float(np.mean(y)))])  # fmt: skip
+    return joined(lines)
+
+
+def errors(table: str) -> tuple[float, float]:
+    """The mean absolute errors of both predictions of a table of `foretold`."""
+    rows = [line.replace("\N{MINUS SIGN}", "-").strip("| ").split(" | ")[3:]
+            for line in table.splitlines()[2:]]  # fmt: skip
+    gains, *predicted = np.array(rows, float).T
+    line, mean = (float(np.abs(gains - own).mean()) for own in predicted)
+    return line, mean
+
+
+def times(grid: Grid) -> list[float]:
+    """The processor times of planned training over shuffled, of all places with two epochs."""
+    every = (grid.time(place, "planned", "shuffled")
+             for place in places(grid, line="planned", **USUAL))  # fmt: skip
+    return [time for time in every if time is not None]
 
 
 def law(grid: Grid, batch_size: int) -> str:
@@ -173,12 +255,15 @@ def joined(lines: list[list[str]]) -> str:
 
 def tables(grid: Grid) -> dict[str, str]:
     """The tables by their headings; empty ones are left out."""
-    found = {f"B = {size:,}": law(grid, size)
-             for size in grid.values("batch_size", line="planned", **USUAL)}  # fmt: skip
+    found = {"In short": short(grid)}
+    found |= {f"B = {size:,}": law(grid, size)
+              for size in grid.values("batch_size", line="planned", **USUAL)}  # fmt: skip
     found |= {
         name.capitalize(): settings(grid, name) for name in ("epochs", "temperature", "copies")
     }
     found["Other lines"] = others(grid)
+    if len({point[0] for point in figures(grid, 32)}) > 2:
+        found["Before the training"] = foretold(grid, 32)
     return {name: table for name, table in found.items() if table.count("\n") > 1}
 
 
