@@ -6,6 +6,8 @@ planned batches too. Where some must meet, both leave few of these pairs: rows o
 are more than the batches are spread evenly.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from batchplan.data.answers import distinct
@@ -17,6 +19,8 @@ _WAITING = 1 << 14  # waiting rows that a batch looks at, at most
 _TRIES, _TRIED = 64, 1 << 18  # places to move a row to; comparisons of rows for them
 _PATIENCE, _WORK = 2048, 1 << 24  # steps without a better state; comparisons of all steps
 _NOISE = 0.1  # share of the steps that take any place, even if that is worse
+_SCANNED = 256  # rows of a batch that are compared faster than looked up
+_KEYS, _MOST_ASKED = 256, 16  # answers of a row, and of all rows on average, that are looked up
 _TWICE = 1 << 20  # a row that meets itself counts as this many conflicts
 
 
@@ -80,7 +84,8 @@ def _mended(
     size = int(np.diff(offsets).max())
     tries = max(8, min(_TRIES, _TRIED // size))
     kinds = np.empty(0, np.int64) if kinds is None else kinds
-    if _mend(rows, offsets, separate, kinds, flagged, generator, tries):
+    meetings = _meetings(rows, size, separate)
+    if _mend(rows, offsets, separate, kinds, flagged, generator, tries, meetings):
         return rows, 0
     flagged = _flagged(rows, offsets, separate, *_stamps(separate))
     return rows, _count(rows, offsets, separate, flagged)
@@ -216,28 +221,134 @@ def _count(rows, offsets, separate, flagged):  # type: ignore[no-untyped-def]
     return count
 
 
+class _Meetings(NamedTuple):
+    """An index of items, the rows of all batches as they were at first, by their keys: codes,
+    documents, answers of their anchors, and row numbers. All arrays are int64.
+
+    Attributes:
+        rows: (items,), the row of each.
+        firsts: (C + 3,), the first key of each array of codes, of documents, answers, and rows.
+        starts: (keys + 1,), where the items of each key start.
+        items: those of all keys; (0,) if batches are small, or the items too many.
+    """
+
+    rows: Int64Array
+    firsts: Int64Array
+    starts: Int64Array
+    items: Int64Array
+
+
+def _meetings(rows: Int64Array, size: int, separate: Apart) -> _Meetings:
+    """Return the index of rows in batches of up to ``size``."""
+    width = 1 + int(max(separate.documents.max(initial=-1), separate.answers.max(initial=-1)))
+    firsts = np.cumsum([0, *(1 + int(own.max(initial=-1)) for own in separate.codes), width, width])
+    asked = np.diff(separate.spans[rows]).sum() if separate.spans.size else 0
+    starts, items = np.zeros(firsts[-1] + 2 + int(rows.max()), np.int64), np.empty(0, np.int64)
+    if size > _SCANNED and asked <= _MOST_ASKED * len(rows):
+        _index(rows, separate, firsts, starts, items)
+        starts = np.append(0, np.cumsum(starts[:-1]))
+        items = np.empty(starts[-1], np.int64)
+        _index(rows, separate, firsts, starts[:-1].copy(), items)
+    return _Meetings(rows.copy(), firsts, starts, items)
+
+
 @njit
-def _conflicts(row, start, stop, left_out, rows, separate, most):  # type: ignore[no-untyped-def]
-    """The number of rows of a batch, but the one at ``left_out``, that a row must not meet; or a
-    number from ``most`` on."""
-    count = 0
+def _index(rows, separate, firsts, following, items):  # type: ignore[no-untyped-def]
+    """Write the items of each key, or only count them if there is no room for them."""
+    count = len(separate.codes)
+    for e in range(rows.size):
+        row = rows[e]
+        for c in range(count):
+            if separate.codes[c, row] >= 0:
+                _put(firsts[c] + separate.codes[c, row], e, following, items)
+        if separate.spans.size:
+            for c in range(separate.documents.shape[0]):
+                if separate.documents[c, row] >= 0:
+                    _put(firsts[count] + separate.documents[c, row], e, following, items)
+            for place in range(separate.spans[row, 0], separate.spans[row, 1]):
+                _put(firsts[count + 1] + separate.answers[place], e, following, items)
+        _put(firsts[count + 2] + row, e, following, items)
+
+
+@njit
+def _put(key, item, following, items):  # type: ignore[no-untyped-def]
+    if items.size:
+        items[following[key]] = item
+    following[key] += 1
+
+
+@njit
+def _keys(row, separate, firsts, out):  # type: ignore[no-untyped-def]
+    """Write the keys of the items that a row must not meet. Return how many there are, or more than
+    there is room for."""
+    count, found = len(separate.codes), 1
+    out[0] = firsts[count + 2] + row
+    for c in range(count):
+        if separate.codes[c, row] >= 0:
+            out[found] = firsts[c] + separate.codes[c, row]
+            found += 1
+    if separate.spans.size:
+        for c in range(separate.documents.shape[0]):
+            if separate.documents[c, row] >= 0:
+                out[found] = firsts[count + 1] + separate.documents[c, row]
+                found += 1
+        start, stop = separate.spans[row, 0], separate.spans[row, 1]
+        if found + stop - start > out.size:
+            return out.size + 1
+        for place in range(start, stop):
+            out[found] = firsts[count] + separate.answers[place]
+            found += 1
+    return found
+
+
+@njit
+def _conflicts(row, batch, left_out, rows, offsets, separate, meetings, state, most):  # type: ignore[no-untyped-def]
+    """The number of rows of a batch, but the one at ``left_out``, that a row must not meet, or a
+    number from ``most`` on; and the number of rows that were looked at. These are the rows of the
+    batch, or all with a key of the row, whichever are fewer."""
+    start, stop = offsets[batch], offsets[batch + 1]
+    keys, items, homes, seen = state
+    count, work = 0, stop - start
+    found = _keys(row, separate, meetings.firsts, keys) if meetings.items.size else keys.size + 1
+    if found <= keys.size:
+        work = 0
+        for k in range(found):
+            work += meetings.starts[keys[k] + 1] - meetings.starts[keys[k]]
+    if work < stop - start:
+        seen[-1] += 1
+        for k in range(found):
+            for at in range(meetings.starts[keys[k]], meetings.starts[keys[k] + 1]):
+                item = meetings.items[at]
+                if homes[item] == batch and item != items[left_out] and seen[item] != seen[-1]:
+                    seen[item] = seen[-1]
+                    count += _TWICE if meetings.rows[item] == row else 1
+        return count, work
     for place in range(start, stop):
         if place != left_out:
             other = rows[place]
             count += _TWICE if other == row else int(apart(row, other, separate))
             if count >= most:
                 break
-    return count
+    return count, stop - start
 
 
 @njit
-def _mend(rows, offsets, separate, kinds, flagged, generator, tries):  # type: ignore[no-untyped-def]
+def _mend(rows, offsets, separate, kinds, flagged, generator, tries, meetings):  # type: ignore[no-untyped-def]
     """Move rows of conflicts, as the search of minimal conflicts (Minton et al., 1992): a random
     one of them changes places with the best of a few random rows. Go back to the best state, and
     return whether it has no conflict."""
     batches = np.empty(rows.size, np.int64)
     for batch in range(offsets.size - 1):
         batches[offsets[batch] : offsets[batch + 1]] = batch
+    each = len(separate.codes) + separate.documents.shape[0]
+    state = (
+        np.empty(_KEYS + each, np.int64),
+        np.arange(rows.size),
+        batches.copy(),
+        np.zeros(rows.size + 1, np.int64),
+    )
+    items, homes = state[1], state[2]
+    more = separate, meetings, state
     pending = np.empty(rows.size, np.int64)  # places; each conflict has one at least
     pending[: flagged.size] = flagged
     is_pending = np.zeros(rows.size, np.bool_)
@@ -249,9 +360,9 @@ def _mend(rows, offsets, separate, kinds, flagged, generator, tries):  # type: i
     while count and since < _PATIENCE and left > 0:
         at = int(generator.random() * count)
         p = pending[at]
-        u, start, stop = rows[p], offsets[batches[p]], offsets[batches[p] + 1]
-        own = _conflicts(u, start, stop, p, rows, separate, _TWICE)
-        left -= stop - start
+        u = rows[p]
+        own, work = _conflicts(u, batches[p], p, rows, offsets, *more, _TWICE)
+        left -= work
         if not own:
             count -= 1
             pending[at], is_pending[p] = pending[count], False
@@ -263,14 +374,15 @@ def _mend(rows, offsets, separate, kinds, flagged, generator, tries):  # type: i
             v, other = rows[place], batches[place]
             if other == batches[p] or (kinds.size and kinds[u] != kinds[v]):
                 continue
-            begin, end = offsets[other], offsets[other + 1]
-            left -= end - begin
-            change = _conflicts(u, begin, end, place, rows, separate, own + least) - own
+            change, work = _conflicts(u, other, place, rows, offsets, *more, own + least)
+            change -= own
+            left -= work
             if change >= least:
                 continue
-            left -= stop - start + end - begin
-            change += _conflicts(v, start, stop, p, rows, separate, _TWICE)
-            change -= _conflicts(v, begin, end, place, rows, separate, _TWICE)
+            gained, work = _conflicts(v, batches[p], p, rows, offsets, *more, _TWICE)
+            lost, again = _conflicts(v, other, place, rows, offsets, *more, _TWICE)
+            left -= work + again
+            change += gained - lost
             if change < least:
                 q, least = place, change
             if least <= -own:
@@ -278,6 +390,8 @@ def _mend(rows, offsets, separate, kinds, flagged, generator, tries):  # type: i
         if q < 0:
             continue
         rows[p], rows[q] = rows[q], rows[p]
+        items[p], items[q] = items[q], items[p]
+        homes[items[p]], homes[items[q]] = batches[p], batches[q]
         total += least
         swaps[made, 0], swaps[made, 1] = p, q
         made += 1

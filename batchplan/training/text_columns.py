@@ -83,9 +83,9 @@ class TextColumns:
             for name in self.names:
                 parts[name].append(_strings(rows[name], name))
         texts = pa.chunked_array([part for name in self.names for part in parts[name]])
-        coded = texts.combine_chunks().dictionary_encode()
-        codes: Int64Array = coded.indices.to_numpy().astype(np.int64).reshape(len(self.names), -1)
-        return codes
+        coded = texts.dictionary_encode().chunks  # of one dictionary, without a copy of all texts
+        codes = np.concatenate([part.indices.to_numpy() for part in coded]).astype(np.int64)
+        return codes.reshape(len(self.names), -1)
 
 
 def answers_of(codes: Int64Array) -> Answers:
@@ -95,8 +95,15 @@ def answers_of(codes: Int64Array) -> Answers:
     Args:
         codes: as `TextColumns.codes` returns them. One column is its own positive.
     """
-    own = np.arange(1 + int(codes.max()))
-    return Answers.of(codes[0], codes[1:] if len(codes) > 1 else codes, (own, own))
+    both = _on_both_sides(codes)
+    return Answers.of(codes[0], codes[1:] if len(codes) > 1 else codes, (both, both))
+
+
+def _on_both_sides(codes: Int64Array) -> Int64Array:
+    """Return the numbers of the texts that are anchors and documents."""
+    seen = np.zeros((2, 1 + int(codes.max())), np.bool_)
+    seen[0, codes[0]] = seen[1, codes[1:]] = True
+    return np.flatnonzero(seen.all(axis=0))
 
 
 def first_rows(codes: Int64Array) -> list[Int64Array]:
@@ -152,7 +159,7 @@ class TextIds:
                 )
             for name in own.column_names:
                 rows = rows.append_column(own.field(name), own[name])
-        both = np.intersect1d(codes[0], codes[1:])
+        both = _on_both_sides(codes)
         known = pa.table({"anchor": both, "document": both})
         tables = zip(self._paths, (rows, known), strict=True)
         write_files({path: partial(pq.write_table, table) for path, table in tables})

@@ -13,6 +13,7 @@ from batchplan import Embeddings
 from batchplan.data.answers import Answers, answers_of
 from batchplan.data.duplicates import repeated_codes
 from batchplan.errors import InputError, OptionError
+from batchplan.guard import separation
 from batchplan.guard.apart import Apart, apart, separated
 from batchplan.guard.options import GuardOptions
 from batchplan.guard.separation import filled, mended
@@ -152,6 +153,25 @@ def test_the_fewest_meet_if_some_must(seed):
         rows, left = way(order, offsets, graph.separate(), np.random.default_rng(seed))
         assert sorted(rows) == list(range(n))
         assert left == collisions(known, rows, offsets) == wanted
+
+
+@pytest.mark.parametrize("repeats", [0, 10])
+@pytest.mark.parametrize("seed", range(2))
+def test_large_batches_are_looked_up(seed, repeats, monkeypatch):
+    """With the rows that a comparison of all finds; also if rows are in several batches."""
+    graph = Graph(seed, 1500, (6000, 6000), negatives=seed, more=4000)
+    rng, separate, offsets = np.random.default_rng(seed), graph.separate(), np.arange(6) * 300
+    order = rng.permutation(1500)
+    order[1500 - repeats :] = order[:repeats]
+    found = []
+    for scanned in (1, 10**6)[: 1 if repeats else 2]:
+        monkeypatch.setattr(separation, "_SCANNED", scanned)
+        rows, left = mended(order, offsets, separate, np.random.default_rng(seed))
+        assert left == collisions(graph.known(), rows, offsets) == 0
+        assert all(len(set(batch)) == 300 for batch in np.split(rows, 5))
+        assert sorted(rows) == sorted(order)
+        found.append(rows)
+    assert np.array_equal(found[0], found[-1])
 
 
 WAYS = [
