@@ -1,7 +1,6 @@
 """Makes a table of all rows of a plan for embedding-atlas, which draws a million of them."""
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import torch
 from batchplan.data import Embeddings
 from batchplan.data.texts import load_texts
 from batchplan.plans import Plan
-from batchplan.quality.losses.in_batches import batch_statistics, gather
+from batchplan.quality.losses.in_batches import MOST, batch_statistics, equal_batches, gather
 from batchplan.quality.pairs import Pairs
 from batchplan.quality.rows import MeasuredRows, spans
 from batchplan.runtime import Runtime
@@ -20,7 +19,6 @@ from batchplan.typing import Float64Array, Int64Array
 _NEIGHBORS = 10  # of a row
 _LONGEST = 500  # characters of a text
 _AT_ONCE = 4096  # rows
-_SIMILARITIES = 1 << 22  # of a batch at once
 
 
 def atlas_table(
@@ -84,20 +82,21 @@ def _hardest(
     pairs: Pairs, rows: Int64Array, offsets: Int64Array, advance: Callable[[int], None]
 ) -> pa.StructArray:
     """Return the hardest negatives of each entry of a plan, hardest first."""
-    ids, distances, counts = [], [], [0]
-    for start, stop in pairwise(offsets.tolist()):
-        members = rows[start:stop].copy()
-        documents, count = gather(pairs.y, members), min(_NEIGHBORS, len(members) - 1)
-        for first, last in spans(len(members), max(1, _SIMILARITIES // len(members))):
-            similar = gather(pairs.x, members[first:last]) @ documents.T
-            similar.diagonal(first).fill_(-torch.inf)
-            values, order = (
-                one[:, :count].cpu() for one in similar.sort(stable=True, descending=True)
-            )
-            ids.append(members[order.numpy()].ravel())
-            distances.append((1 - values).numpy().astype(np.float32).ravel())
-        counts += [count] * len(members)
-        advance(1)
-    ends = pa.array(np.cumsum(counts), pa.int32())
-    lists = [pa.ListArray.from_arrays(ends, np.concatenate(one)) for one in (ids, distances)]
+    counts = np.repeat(np.minimum(np.diff(offsets) - 1, _NEIGHBORS), np.diff(offsets))
+    ids = np.zeros((len(rows), _NEIGHBORS), np.int64)
+    distances = np.zeros((len(rows), _NEIGHBORS), np.float32)
+    for entries in equal_batches(offsets, pairs.x.dim):
+        members, size = rows[entries], entries.shape[1]
+        documents, kept = gather(pairs.y, members), min(_NEIGHBORS, size - 1)
+        for start, stop in spans(size, max(1, MOST // size)):
+            similar = gather(pairs.x, members[:, start:stop]) @ documents.mT
+            similar.diagonal(start, dim1=1, dim2=2).fill_(-torch.inf)
+            values, order = similar.sort(stable=True, descending=True)
+            at, places = entries[:, start:stop], order[..., :kept].cpu().numpy()
+            ids[at, :kept] = np.take_along_axis(members[:, None], places, 2)
+            distances[at, :kept] = 1 - values[..., :kept].cpu().numpy()
+        advance(len(entries))
+    used = np.arange(_NEIGHBORS) < counts[:, None]
+    ends = pa.array(np.append(0, np.cumsum(counts)), pa.int32())
+    lists = [pa.ListArray.from_arrays(ends, one[used]) for one in (ids, distances)]
     return pa.StructArray.from_arrays(lists, ["ids", "distances"])
