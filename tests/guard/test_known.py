@@ -182,7 +182,11 @@ WAYS = [
     ("partition", {"mega_batches": 3, "guard_penalty": 0.0}),
     ("partition", {"world_size": 2, "scope": "global", "batch_size": 5, "tail": "drop"}),
     ("partition", {"tail": "pad", "relative_margin": None, "max_score": 5.0}),
+    ("partition", {"mega_batches": 4, "batch_size": 9, "tail": "pad", "max_score": -0.5}),
+    ("partition", {"mega_batches": 6, "batch_size": 7, "world_size": 2, "tail": "pad"}),
+    ("random", {"guard": True, "batch_size": 9, "world_size": 2, "scope": "global", "tail": "pad"}),
     ("gcbs", {}),
+    ("gcbs", {"batch_size": 11, "tail": "pad"}),
     ("gcbs", {"max_score": 0.7, "batch_order": "shuffled"}),
     ("rwr", {"coverage": "partition"}),
     ("chain", {}),
@@ -205,6 +209,18 @@ def test_planners(planner, options, seed, tmp_path):
     else:
         made = batchplan.plan(graph.x, graph.y, planner=planner, **options)
     assert collisions(graph.known(), made.rows, made.batch_offsets) == 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_small_mega_batches_and_what_they_count(seed):
+    """Rows that one mega-batch cannot separate go to another; `broken_pairs` stays exact."""
+    graph = Graph(seed, 48, (30, 30))
+    made = batchplan.plan(graph.x, graph.y, batch_size=4, mega_batches=3, planner="partition",
+                          max_score=-0.2, guard_penalty=0.0, seed=seed, device="cpu")  # fmt: skip
+    assert collisions(graph.known(), made.rows, made.batch_offsets) == 0
+    judged = batchplan.evaluate(made, graph.x, graph.y, device="cpu")
+    assert judged.guard.max_score == -0.2
+    assert judged.guard.broken == made.metadata.metrics["broken_pairs"] > 0
 
 
 @pytest.mark.parametrize("planner", ["partition", "random"])
