@@ -129,7 +129,8 @@ def gather(
         limited, _ = with_limit([first], options)
         guarded = guarded_pairs(pairs, embeddings, facts, limited, runtime)
         answers = facts.answers or answers_of(embeddings, equal=False)
-        rows = shown_rows(guarded, first, own, answers, asked)
+        with runtime.stage("rows", total=pairs.num_rows) as advance:
+            rows = shown_rows(guarded, first, own, answers, asked, advance)
     elif asked:
         raise InputError(f"row: got {len(plans)} plans, expected one; make a report of each")
     guard = measured[0].evaluation.guard

@@ -1,6 +1,6 @@
 """Finds the hardest negatives of rows in their batches, and the rows that are kept away."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -13,6 +13,7 @@ from batchplan.errors import InputError
 from batchplan.plans import Plan
 from batchplan.quality.pairs import Pairs, meet
 from batchplan.quality.rows import MeasuredRows, spans
+from batchplan.threads import silent
 from batchplan.typing import Float64Array, Int64Array
 
 MOST = 400  # rows of a page
@@ -58,13 +59,19 @@ class ShownRow:
 
 
 def shown_rows(
-    pairs: Pairs, plan: Plan, losses: Float64Array, answers: Answers, asked: Sequence[int] = ()
+    pairs: Pairs,
+    plan: Plan,
+    losses: Float64Array,
+    answers: Answers,
+    asked: Sequence[int] = (),
+    advance: Callable[[int], None] = silent,
 ) -> list[ShownRow]:
     """Return up to `MOST` rows: the batches of ``asked`` rows, then those with the highest losses.
 
     Args:
         pairs: of the rows that are planned, with the guard that judges them.
         losses: float64 (batches,).
+        advance: called with the number of rows that all shown ones were compared with.
 
     Raises:
         InputError: an asked row is in no batch.
@@ -96,6 +103,7 @@ def shown_rows(
             joined = torch.cat([found[number], part], dim=2)
             order = joined[0].sort(descending=True, stable=True).indices[:, :_OTHERS]
             found[number] = joined.gather(2, order.expand(2, -1, -1))
+        advance(stop - start)
     sides = [side.gather(rows) for side in (pairs.x, pairs.y)]
     positive = torch.linalg.vecdot(*sides).tolist()
     others_of = [_others(pairs, rows, known, *best) for best in found]
