@@ -8,9 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array
 
-from batchplan.typing import Int64Array
-
-Float64Array = NDArray[np.float64]
+from batchplan.typing import Float64Array, Int64Array
 
 _RARE = 1e-3  # a token with this share of all tokens weighs half as much as a rare one
 _SAMPLE = 1 << 12  # texts of a side that the mean and the component are taken from, at most

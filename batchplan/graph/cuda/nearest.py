@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from batchplan.data import Embeddings
 from batchplan.data.rows import to_float32
 from batchplan.graph.cuda import kernels
-from batchplan.graph.cuda.operands import Keys, keys_from
-from batchplan.graph.cuda.sweep import Limits, Sides, sides_of, strips
+from batchplan.graph.cuda.operands import DeviceKeys, keys_from
+from batchplan.graph.cuda.sweep import DeviceSides, Limits, sides_of, strips
 from batchplan.graph.documents import Neighbors
 from batchplan.graph.screen import screening_dtype
 from batchplan.guard.apart import separated
@@ -125,7 +125,7 @@ class _Ranked:
 
 
 def nearest(
-    sides: Sides, k: int, rules: Rules, both: bool, advance: Callable[[int], None]
+    sides: DeviceSides, k: int, rules: Rules, both: bool, advance: Callable[[int], None]
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The k largest x_i . y_j of every i, and of every j.
 
@@ -168,7 +168,7 @@ def nearest(
 
 
 def _sweep(
-    sides: Sides,
+    sides: DeviceSides,
     limits: torch.Tensor,
     ranked: _Ranked,
     rules: Rules,
@@ -229,7 +229,7 @@ def allowed(rules: Rules, i: torch.Tensor, j: torch.Tensor, score: torch.Tensor)
     return keep
 
 
-def _limits(sides: Sides, expected: float, owners: int, rules: Rules) -> torch.Tensor:
+def _limits(sides: DeviceSides, expected: float, owners: int, rules: Rules) -> torch.Tensor:
     """float32 (owners,): limits that about ``expected`` pairs of each owner reach, those above a
     ceiling aside; -inf for all.
 
@@ -260,7 +260,7 @@ def _limits(sides: Sides, expected: float, owners: int, rules: Rules) -> torch.T
 def _fill(
     limits: torch.Tensor,
     rows_of: Callable[[int, int], torch.Tensor],
-    keys: Keys,
+    keys: DeviceKeys,
     sample: NDArray[np.int64],
     ceilings: torch.Tensor,
 ) -> None:

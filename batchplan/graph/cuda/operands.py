@@ -21,7 +21,7 @@ _AT_ONCE = 1 << 14  # rows; temporaries of 150 MB at 768 dimensions
 
 
 @dataclass(frozen=True, eq=False)
-class Keys:
+class DeviceKeys:
     """All rows of Y on one device, ready for screening.
 
     Attributes:
@@ -39,7 +39,7 @@ class Keys:
     key_mean: torch.Tensor
     largest: torch.Tensor
 
-    def to(self, device: torch.device) -> "Keys":
+    def to(self, device: torch.device) -> "DeviceKeys":
         """A copy on another device."""
         moved: dict[str, Any] = {name: part.to(device) for name, part in vars(self).items()}
         return replace(self, **moved)
@@ -50,7 +50,7 @@ class Keys:
 
 
 @dataclass(frozen=True, eq=False)
-class Queries:
+class DeviceQueries:
     """A strip of rows of X: ``rows`` float32 (R, d), and z~ and x_i . nu + err_i, padded alike."""
 
     rows: torch.Tensor
@@ -64,7 +64,7 @@ class Queries:
 
 def keys_from(
     rows: torch.Tensor, query_mean: torch.Tensor, key_mean: torch.Tensor, dtype: torch.dtype
-) -> Keys:
+) -> DeviceKeys:
     """Round all key rows."""
     n, d = rows.shape
     tile = tile_of(dtype)
@@ -81,10 +81,10 @@ def keys_from(
         terms[start:stop] = term
         sizes = near.norm(dim=1), (centred - near).norm(dim=1), term.abs(), chunk.norm(dim=1)
         largest = torch.maximum(largest, torch.stack([size.max() for size in sizes]))
-    return Keys(rows, rounded, terms, query_mean, key_mean, largest)
+    return DeviceKeys(rows, rounded, terms, query_mean, key_mean, largest)
 
 
-def queries_from(rows: torch.Tensor, keys: Keys) -> Queries:
+def queries_from(rows: torch.Tensor, keys: DeviceKeys) -> DeviceQueries:
     """Round a strip of query rows, without waiting for the device."""
     n, d = rows.shape
     dtype = keys.rounded.dtype
@@ -104,7 +104,7 @@ def queries_from(rows: torch.Tensor, keys: Keys) -> Queries:
     error += 2.0**-23 * rows.norm(dim=1) * length
     terms = torch.full((len(rounded),), -torch.inf, device=rows.device)
     terms[:n] = term + error
-    return Queries(rows, rounded, terms)
+    return DeviceQueries(rows, rounded, terms)
 
 
 def _zeros(

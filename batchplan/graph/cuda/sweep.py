@@ -13,7 +13,7 @@ import torch
 from batchplan.data import Embeddings, RowMatrix
 from batchplan.data.rows import load_rows, mean_row
 from batchplan.graph.cuda import kernels
-from batchplan.graph.cuda.operands import Keys, keys_from, queries_from
+from batchplan.graph.cuda.operands import DeviceKeys, keys_from, queries_from
 from batchplan.threads import dealt, in_order
 
 HEIGHT = 2048  # rows of a strip: enough that keys are rarely read from memory
@@ -44,7 +44,7 @@ class Limits:
 
 
 @dataclass(frozen=True, eq=False)
-class Sides:
+class DeviceSides:
     """Both sides of the data on some devices.
 
     Attributes:
@@ -56,7 +56,7 @@ class Sides:
 
     embeddings: Embeddings
     normalize: bool
-    keys: list[Keys]
+    keys: list[DeviceKeys]
     x: list[torch.Tensor]
 
     @property
@@ -81,7 +81,7 @@ def sides_of(
     normalize: bool,
     keep_x: bool,
     advance: Callable[[int], None],
-) -> Sides:
+) -> DeviceSides:
     """Load and round the rows of y, and load those of x if they are kept.
 
     Args:
@@ -107,7 +107,7 @@ def sides_of(
     keys = keys_from(y, query_mean, key_mean, dtype)
     all_keys = [keys.to(device) for device in devices]
     all_x = [] if x is None else [x.to(device) for device in devices]
-    return Sides(embeddings, normalize, _WORKERS * all_keys, _WORKERS * all_x)
+    return DeviceSides(embeddings, normalize, _WORKERS * all_keys, _WORKERS * all_x)
 
 
 def _load(
@@ -132,7 +132,7 @@ def _mean(rows: torch.Tensor) -> torch.Tensor:
 
 
 def strip_of(
-    sides: Sides, worker: int, start: int, stop: int, limits: Limits, half: bool = False
+    sides: DeviceSides, worker: int, start: int, stop: int, limits: Limits, half: bool = False
 ) -> Hits:
     """All pairs of some rows, i != j, that reach a limit.
 
@@ -186,7 +186,7 @@ def strip_of(
 
 
 def strips(
-    sides: Sides,
+    sides: DeviceSides,
     limits: Callable[[int], Limits],
     expected: float,
     half: bool = False,

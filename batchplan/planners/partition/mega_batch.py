@@ -59,7 +59,7 @@ class MegaBatch:
         return self.sizes[:-1] if self.tail == "drop" else np.full_like(self.sizes, self.sizes[0])
 
 
-class Outcome(NamedTuple):
+class MegaBatchOutcome(NamedTuple):
     """Facts about a planned mega-batch.
 
     Attributes:
@@ -84,7 +84,7 @@ class Planned(NamedTuple):
     """
 
     order: Int64Array
-    outcome: Outcome
+    outcome: MegaBatchOutcome
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +129,7 @@ class Prepared:
             offsets = np.append(0, np.cumsum(mega_batch.batch_sizes))
             rows, broken = repair_rows(rows, offsets, objective, runtime)
         kind = arithmetic(runtime.torch_device())
-        return Planned(rows, Outcome(found.passes, found.gain, broken, kind))
+        return Planned(rows, MegaBatchOutcome(found.passes, found.gain, broken, kind))
 
 
 def prepare(

@@ -22,7 +22,7 @@ from batchplan.guard.separation import mended
 from batchplan.planners.common.draft import Draft
 from batchplan.planners.common.finish import SHUFFLE
 from batchplan.planners.partition.dealing import take_turns
-from batchplan.planners.partition.mega_batch import Outcome, Planned, broken_pairs
+from batchplan.planners.partition.mega_batch import MegaBatchOutcome, Planned, broken_pairs
 from batchplan.planners.partition.options import PartitionOptions
 from batchplan.planners.partition.problem import Problem, make_problem
 from batchplan.planners.partition.ray_cluster import plan_on_ray
@@ -121,7 +121,7 @@ def _planned(problem: Problem, runtime: Runtime) -> Iterator[tuple[int, Planned]
             yield number, planned
 
 
-def _facts(outcomes: list[Outcome], terms: int) -> dict[str, Any]:
+def _facts(outcomes: list[MegaBatchOutcome], terms: int) -> dict[str, Any]:
     """The metrics of a plan whose loss is a mean of ``terms`` numbers."""
     broken = [outcome.broken for outcome in outcomes if outcome.broken is not None]
     kinds = sorted({outcome.arithmetic for outcome in outcomes})

@@ -16,7 +16,7 @@ from batchplan.errors import InputError
 from batchplan.files.atomic import write_files
 from batchplan.files.remote import no_url
 from batchplan.options import recorded
-from batchplan.planners.partition.mega_batch import MegaBatch, Outcome, Planned
+from batchplan.planners.partition.mega_batch import MegaBatch, MegaBatchOutcome, Planned
 from batchplan.planners.partition.problem import Problem
 from batchplan.plans.metadata import library_versions
 from batchplan.runtime import Runtime
@@ -46,7 +46,7 @@ def read_planned(path: Path, mega_batch: MegaBatch) -> Planned | None:
         return None
     try:
         with np.load(path, allow_pickle=False) as kept:
-            passes, gain, broken, kind = (kept[name].item() for name in Outcome._fields)
+            passes, gain, broken, kind = (kept[name].item() for name in MegaBatchOutcome._fields)
             order = kept["order"]
         held = np.bincount(order, minlength=len(mega_batch.rows))
         if len(order) != mega_batch.batch_sizes.sum() or len(held) != len(mega_batch.rows):
@@ -55,7 +55,7 @@ def read_planned(path: Path, mega_batch: MegaBatch) -> Planned | None:
         raise InputError(
             f"resume {path}: cannot be read ({error}); the file is damaged: delete it"
         ) from error
-    return Planned(order, Outcome(passes, gain, None if broken < 0 else broken, kind))
+    return Planned(order, MegaBatchOutcome(passes, gain, None if broken < 0 else broken, kind))
 
 
 def write_planned(path: Path, planned: Planned) -> None:

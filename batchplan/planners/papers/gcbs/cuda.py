@@ -5,13 +5,13 @@ from contextlib import closing
 
 import torch
 
-from batchplan.graph.cuda.sweep import Hits, Limits, Sides, strips
+from batchplan.graph.cuda.sweep import DeviceSides, Hits, Limits, strips
 from batchplan.planners.papers.gcbs.edge_store import EdgeStore
 from batchplan.planners.papers.gcbs.scan import EdgeBlock
 
 
 def collect(
-    sides: Sides, edges: int, spare: int, lower: float, advance: Callable[[int], None]
+    sides: DeviceSides, edges: int, spare: int, lower: float, advance: Callable[[int], None]
 ) -> EdgeStore:
     """Collect all pairs with a similarity of at least ``lower``; if they are too many, the
     ``edges`` largest.
