@@ -36,6 +36,12 @@ def verify_consumption(
         None, "Epochs to expect.  [default: the epochs of the trace, or of the plans]", ge=1
     ),
     partial: bool = option(False, "Accept that the last steps are missing."),
+    label_table: str | None = option(
+        None,
+        "Parquet file with the ids that the plans name, in the order of the rows, to count known "
+        "answers.  [default: as planned]",
+        kind="path",
+    ),
     batch_size: int | None = BATCH_SIZE,
     json: bool = JSON,
 ) -> None:
@@ -52,7 +58,7 @@ def verify_consumption(
     from batchplan.consumption.plans import read_plans
 
     known = read_plans(plans, batch_size=batch_size)
-    verdict = verify(known, Trace(trace), epochs=epochs, partial=partial)
+    verdict = verify(known, Trace(trace), epochs=epochs, partial=partial, label_table=label_table)
     if json:
         print_json(verdict.to_dict())
     else:
@@ -76,6 +82,8 @@ def _rows(verdict: Consumption) -> Iterator[tuple[str, str]]:
 
     if verdict.skipped:
         yield "not compared", f"epochs without a plan: {', '.join(map(str, verdict.skipped))}"
+    if verdict.known or verdict.unread:
+        yield "known answers", str(verdict.known or f"not counted: {verdict.unread}")
     for cause in verdict.findings:
         named = f"{cause.name} ({verdict.where(cause)})"
         yield "cause", f"{named}\n{cause.sentence}\n{verdict.detail(cause)}"

@@ -32,12 +32,17 @@ class Dealt:
     plan: Plan
     devices: int
 
+    @property
+    def joined(self) -> bool:
+        """Whether the rows of all ranks in a step are one batch."""
+        return self.plan.metadata.world_size > 1 and self.plan.metadata.scope == "global"
+
     @cached_property
     def steps(self) -> list[list[Int64Array]]:
         """The rows that each rank should see in each step: ``[rank][step]``."""
         batches = list(self.plan.batches())
         planned = self.plan.metadata.world_size
-        if planned > 1 and self.plan.metadata.scope == "global":
+        if self.joined:
             parts = [np.array_split(batch, planned) for batch in batches]
             return [[step[rank] for step in parts] for rank in range(planned)]
         count = self.devices if planned == 1 else planned
@@ -107,6 +112,21 @@ class Epoch:
     def rows(self) -> list[list[Int64Array]]:
         """The batches that each rank saw, in order."""
         return [list(run.rows.values()) for run in self.passes]
+
+    @property
+    def planned(self) -> list[Int64Array]:
+        """The batches of the plan, from the first recorded step on."""
+        each = 1 if self.dealt.joined else len(self.dealt.steps)
+        return list(self.dealt.plan.batches())[self.first * each :]
+
+    @property
+    def trained(self) -> list[Int64Array]:
+        """The rows of each batch that was seen, from the first recorded step on."""
+        runs = [{s: rows for s, rows in run.rows.items() if s >= self.first} for run in self.passes]
+        if not self.dealt.joined:
+            return [rows for run in runs for rows in run.values()]
+        steps = sorted(set().union(*runs))
+        return [np.concatenate([run[step] for run in runs if step in run]) for step in steps]
 
     @cached_property
     def grid(self) -> np.ndarray[tuple[int, int], np.dtype[np.int8]]:

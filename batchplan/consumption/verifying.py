@@ -2,15 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from batchplan.consumption.causes import CAUSES, Cause, causes_of
 from batchplan.consumption.epochs import EXACT, Dealt, Epoch
 from batchplan.consumption.traces import Pass, Trace
-from batchplan.errors import InputError
+from batchplan.errors import BatchplanError, InputError
 from batchplan.plans.plan import Plan
+
+if TYPE_CHECKING:
+    from batchplan.consumption.known import KnownAnswers
 
 _SHOWN = 12  # rows of a batch, or epochs
 # A verdict has all epochs and steps up to the last, and a line of a trace may claim any. Nothing
@@ -42,12 +45,16 @@ class Consumption:
         findings: by cause, the most special first: the epochs to which it applies, with details.
         first: the first step that differs; None if all steps are exact.
         skipped: epochs of the trace before the first plan.
+        known: known answers that met as negatives; None if the plans name no ids.
+        unread: why known answers were not counted although the plans name ids; else "".
     """
 
     epochs: list[Epoch]
     findings: dict[Cause, list[tuple[int, str]]]
     first: Place | None
     skipped: list[int]
+    known: "KnownAnswers | None" = None
+    unread: str = ""
 
     @property
     def exact(self) -> bool:
@@ -116,11 +123,17 @@ class Consumption:
                 for cause, places in self.findings.items()
             ],
             "first": vars(self.first) if self.first else None,
+            "known_answers": vars(self.known) if self.known else None,
         }
 
 
 def verify(
-    plans: Mapping[int, Plan], trace: Trace, *, epochs: int | None = None, partial: bool = False
+    plans: Mapping[int, Plan],
+    trace: Trace,
+    *,
+    epochs: int | None = None,
+    partial: bool = False,
+    label_table: str | None = None,
 ) -> Consumption:
     """Compare the rows that each rank saw in each step with the batches of plans.
 
@@ -133,9 +146,12 @@ def verify(
         epochs: number of epochs that must be there. None: those of the trace, and those for which
             there is a plan.
         partial: whether the run may go on, so that steps may be missing at the end.
+        label_table: the Parquet file with the ids that the plans name; None for their own table,
+            which need not exist any more.
 
     Raises:
-        InputError: no plan is for an epoch of the trace, or nearly all of its steps are missing.
+        InputError: no plan is for an epoch of the trace, or nearly all of its steps are missing;
+            or a given label table cannot be read.
     """
     seen = sorted(set().union(*trace.ranks))
     epoch, step = trace.begun
@@ -167,7 +183,23 @@ def verify(
         )
     _require_proportion(compared)
     skipped = [number for number in seen if number < min(plans)]
-    return Consumption(compared, _findings(compared), _first(compared), skipped)
+    counted = _known(compared, label_table)
+    return Consumption(compared, _findings(compared), _first(compared), skipped, *counted)
+
+
+def _known(epochs: list[Epoch], label_table: str | None) -> "tuple[KnownAnswers | None, str]":
+    """Return the known answers that met, and why they were not counted."""
+    named = [epoch.dealt.plan.metadata.options.get for epoch in epochs]
+    if not all(get("anchor_id") or get("positive_id") for get in named):
+        return None, ""
+    from batchplan.consumption.known import known_answers  # plans without ids need no torch
+
+    try:
+        return known_answers(epochs, label_table), ""
+    except BatchplanError as error:
+        if label_table is not None:
+            raise
+        return None, str(error)
 
 
 def _require_proportion(epochs: list[Epoch]) -> None:

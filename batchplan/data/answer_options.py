@@ -62,3 +62,7 @@ class AnswerOptions(SimilarityOptions):
             raise OptionError(
                 "label table: given without --group-column or --anchor-id; name a column"
             )
+
+
+#: The names of the options that say which answers are known.
+ANSWER_OPTIONS = tuple(AnswerOptions.__annotations__)

@@ -1,11 +1,16 @@
 """The command `verify-consumption`, as a user runs it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from batchplan.plans import Plan
+from batchplan.plans.batching import Batching
 
 
 @pytest.fixture
@@ -107,3 +112,87 @@ def test_refusals(planned, run, refused):
     assert "Missing option '--trace'" in result.output
     refused("verify-consumption", "nothing.npy", "--trace", "trace", parts=["no such file"])
     refused(*planned, "--trace", "nothing", parts=["nothing", "no such file or folder"])
+
+
+@pytest.mark.parametrize("scope", ["device", "global"])
+def test_known_answers_that_met(npy, run, done, scope):
+    """The plan keeps them apart; steps with other rows let them meet."""
+    ids = pa.table({"q": [row // 2 for row in range(48)], "d": range(48)})
+    pq.write_table(ids, "ids.parquet")
+    named = ["--anchor-id", "q", "--positive-id", "d", "--label-table", "ids.parquet"]
+    split = ["--world-size", 2, "--scope", scope]
+    done("random", *npy, "-b", 8 if scope == "device" else 4, *split, *named, "-q")
+    command = ["verify-consumption", "plan.npy", "--trace", "trace"]
+    parts = [batches()[rank::2] for rank in range(2)]
+    if scope == "global":
+        parts = [[batch[rank * 4 :][:4] for batch in batches()] for rank in range(2)]
+    trace(parts)
+    assert done(*command).output.splitlines()[1] == (
+        "known answers  0 of 336 trained negatives, 0 of 336 planned"
+    )
+    # Rows 2q and 2q + 1 answer each other's anchor, and are in one batch now.
+    rows = list(range(48))
+    steps = [rows[at : at + 4] for at in range(0, 48, 4)] if scope == "global" else batches()
+    trace(
+        [steps[rank::2] for rank in range(2)]
+        if scope == "global"
+        else [[rows[at : at + 8] for at in range(rank * 8, 48, 16)] for rank in range(2)]
+    )
+    result = run(*command, "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["known_answers"] == {
+        "trained": 48, "planned": 0, "trained_negatives": 336, "planned_negatives": 336,
+        "epoch": 0, "row": 0, "other": 1,
+    }  # fmt: skip
+    assert "such as row 1 for row 0 in epoch 0" in run(*command).stdout
+
+
+def test_ids_that_cannot_be_read(npy, run, done, refused):
+    """A lost table of ids does not end the comparison of the steps; a given one must be there."""
+    pq.write_table(pa.table({"q": [row // 2 for row in range(48)]}), "ids.parquet")
+    done("random", *npy, "-b", 8, "--anchor-id", "q", "--label-table", "ids.parquet", "-q")
+    Path("ids.parquet").rename("moved.parquet")
+    trace([batches()])
+    command = ["verify-consumption", "plan.npy", "--trace", "trace"]
+    assert "known answers  not counted: ids.parquet: " in done(*command).output
+    moved = done(*command, "--label-table", "moved.parquet").output
+    assert "known answers  0 of 336 trained negatives" in moved
+    assert "ids.parquet" in refused(*command, "--label-table", "ids.parquet")
+
+
+def test_ids_in_the_files_of_the_data(done, tmp_path):
+    """Plans of a file with ids name no table; the file itself is one."""
+    rng = np.random.default_rng(0)
+    sides = {side: [*rng.normal(size=(48, 4)).astype(np.float32)] for side in "xy"}
+    pq.write_table(pa.table({**sides, "q": [row // 2 for row in range(48)]}), "data.parquet")
+    done("random", "data.parquet", "-b", 8, "--anchor-id", "q", "-q")
+    trace([batches()])
+    command = ["verify-consumption", "plan.npy", "--trace", "trace"]
+    assert "give it with --label-table" in done(*command).output
+    assert "0 of 336 trained" in done(*command, "--label-table", "data.parquet").output
+
+
+@pytest.mark.parametrize("options", [
+    {"anchor_id": 3},
+    {"anchor_id": "q", "label_table": ["ids.parquet"]},
+    {"anchor_id": "q", "label_table": "https://example.org/ids.parquet"},
+    {"anchor_id": "q", "label_table": "ids.parquet"},
+])  # fmt: skip
+def test_options_that_anybody_wrote(options, done):
+    """They end no comparison, and claimed rows take no memory."""
+    pq.write_table(pa.table({"q": [1, 2]}), "ids.parquet")
+    rows = np.arange(48)
+    metadata = Plan.cut(rows, Batching(batch_size=8), num_rows=48).metadata
+    metadata = replace(metadata, options=options, num_rows=1 << 61, partitions_rows=False)
+    Plan(rows, np.arange(0, 49, 8), metadata).save("plan.npy")
+    trace([batches()])
+    found = done("verify-consumption", "plan.npy", "--trace", "trace").output
+    assert "known answers  not counted: " in found
+
+
+def test_rows_beyond_the_data_answer_nothing(npy, run, done):
+    pq.write_table(pa.table({"q": [row // 2 for row in range(48)]}), "ids.parquet")
+    done("random", *npy, "-b", 8, "--anchor-id", "q", "--label-table", "ids.parquet", "-q")
+    trace([[[0, 1, 1000, 48], *batches()[1:]]])
+    found = json.loads(run("verify-consumption", "plan.npy", "--trace", "trace", "--json").stdout)
+    assert (found["known_answers"]["trained"], found["known_answers"]["row"]) == (2, 0)

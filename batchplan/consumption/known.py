@@ -1,0 +1,100 @@
+"""Counts known answers that met as negatives in training, and those of the plans."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from batchplan.consumption.epochs import Epoch
+from batchplan.data import Embeddings
+from batchplan.data.answer_options import ANSWER_OPTIONS, AnswerOptions
+from batchplan.data.answers import Answers, answers_of
+from batchplan.data.table_files import check_count, opened
+from batchplan.errors import InputError
+from batchplan.files.remote import no_url
+from batchplan.plans.plan import Plan
+from batchplan.quality.known import known_negatives
+from batchplan.typing import Int64Array
+
+
+@dataclass(frozen=True)
+class KnownAnswers:
+    """Known answers among the negatives from anchors to documents, of all compared epochs.
+
+    Attributes:
+        trained, planned: how many met in the recorded steps, and in the plans.
+        trained_negatives, planned_negatives: of how many negatives.
+        epoch, row, other: the first epoch of the recorded steps that has any, a row, and another
+            row of its batch that has an answer of its anchor; None if none met.
+    """
+
+    trained: int
+    planned: int
+    trained_negatives: int
+    planned_negatives: int
+    epoch: int | None = None
+    row: int | None = None
+    other: int | None = None
+
+    def __str__(self) -> str:
+        said = (
+            f"{self.trained:,} of {self.trained_negatives:,} trained negatives, {self.planned:,} "
+            f"of {self.planned_negatives:,} planned"
+        )
+        if self.epoch is None:
+            return said
+        return f"{said}\nsuch as row {self.other} for row {self.row} in epoch {self.epoch}"
+
+
+def known_answers(epochs: Sequence[Epoch], table: str | None = None) -> KnownAnswers:
+    """Count the known answers by the ids that the plans name.
+
+    Equal vectors are not seen: without the data, only ids tell answers.
+
+    Args:
+        epochs: whose recorded steps are compared with their plans.
+        table: the Parquet file with the ids; None for the label table of each plan.
+
+    Raises:
+        BatchplanError: the ids, or the list of known answers, cannot be read.
+    """
+    counts, read = np.zeros(4, np.int64), dict[str, Answers]()
+    first: tuple[int, ...] = ()
+    for epoch in epochs:
+        plan = epoch.dealt.plan
+        named: dict[str, Any] = {n: plan.metadata.options.get(n) for n in ANSWER_OPTIONS}
+        named["label_table"] = table or named["label_table"]
+        options = AnswerOptions(**named)
+        if (key := repr(options)) not in read:
+            read[key] = _read(options, plan.metadata.num_rows)
+        planned = known_negatives(_plan_of(epoch.planned, plan), read[key])
+        trained = known_negatives(_plan_of(epoch.trained, plan), read[key])
+        counts += trained.known, planned.known, trained.negatives, planned.negatives
+        if trained.known and not first:
+            first = epoch.number, trained.examples[0].row, trained.examples[0].other
+    return KnownAnswers(*counts.tolist(), *first)
+
+
+def _read(options: AnswerOptions, num_rows: int) -> Answers:
+    """Return the known answers of a plan's options; a plan may come from anywhere, so it opens no
+    URL, and the table is counted before memory for the rows is taken."""
+    if options.label_table is None:
+        raise InputError(
+            "the plan names ids, but no file that has them; give it with --label-table"
+        )
+    table = no_url(options.label_table)
+    if options.known is not None:
+        no_url(options.known)
+    with opened(table) as file:
+        check_count(file.num_rows, num_rows, str(table))
+    side = np.ones((num_rows, 1), np.float16)  # only ids are compared
+    negatives = [side] * len(options.negative_id or ()) or None
+    return answers_of(Embeddings.from_arrays(side, negatives=negatives), options, equal=False)
+
+
+def _plan_of(batches: Sequence[Int64Array], plan: Plan) -> Plan:
+    """Return batches as a plan, without rows that the data of ``plan`` do not have."""
+    kept = [rows[rows < plan.metadata.num_rows] for rows in batches]
+    offsets = np.cumsum([0, *map(len, kept)])
+    return Plan(np.concatenate([np.zeros(0, np.int64), *kept]), offsets, plan.metadata)
