@@ -64,7 +64,7 @@ def check_plan(
         evaluation=evaluation.to_dict(),
     )
     measured_on = "; ".join(filter(None, (about(measured.evaluation), basis(measured.evaluation))))
-    warnings = list(unlike_planned(evaluation.guard))
+    warnings = list(unlike_planned(evaluation))
     if baseline is not None and baseline.fingerprint != measured.fingerprint:
         warnings.append(
             f"{baseline_name}: measured on other embeddings (fingerprint "

@@ -1,12 +1,15 @@
 """Finds and counts known answers among the negatives of a plan."""
 
+import os
 from dataclasses import dataclass
 
 import numpy as np
 
+from batchplan.data.answer_options import ANSWER_OPTIONS, AnswerOptions
 from batchplan.data.answers import Answers
 from batchplan.kernels import njit
 from batchplan.plans import Plan
+from batchplan.text import one_line
 from batchplan.typing import BoolArray, Int64Array
 
 _EXAMPLES = 10
@@ -38,6 +41,8 @@ class AnswerReport:
         share_random: its expectation for random batches.
         several: rows whose anchor has more than one known answer.
         examples: up to ten rows, those with the most such negatives first.
+        planned_with: the options of ids and known answers that the plan has, but not its judge, as
+            a command spells them.
     """
 
     negatives: int
@@ -46,6 +51,7 @@ class AnswerReport:
     share_random: float
     several: int
     examples: list[KnownNegative]
+    planned_with: list[str]
 
 
 class KnownPairs:
@@ -80,11 +86,14 @@ class KnownPairs:
         return out
 
 
-def known_negatives(plan: Plan, answers: Answers) -> AnswerReport:
+def known_negatives(
+    plan: Plan, answers: Answers, options: AnswerOptions | None = None
+) -> AnswerReport:
     """Count the known answers that the anchors of a plan meet as negatives.
 
     Args:
         plan: of the N rows of the answers.
+        options: by which the answers are known; None if nobody asks whether the plan had others.
     """
     rows, offsets, n = plan.rows, plan.batch_offsets, len(answers.anchors)
     first = answers.anchors * answers.width
@@ -111,7 +120,25 @@ def known_negatives(plan: Plan, answers: Answers) -> AnswerReport:
         share_random=answers.num_negatives / (n * (n - 1) * each),
         several=int((answers.counts > 1).sum()),
         examples=examples,
+        planned_with=[] if options is None else _planned_with(plan, options),
     )
+
+
+def _planned_with(plan: Plan, options: AnswerOptions) -> list[str]:
+    """Return ``planned_with`` of the report. A file of known answers may have moved, so only its
+    name counts; a label table counts only with the ids that it has."""
+    planned = {n: value for n in ANSWER_OPTIONS if (value := plan.metadata.options.get(n))}
+    table = planned.pop("label_table", None)
+    unlike = {name: value for name, value in planned.items() if value != getattr(options, name)}
+    if os.path.basename(str(planned.get("known"))) == os.path.basename(str(options.known)):
+        unlike.pop("known", None)
+    if unlike and table:
+        unlike["label_table"] = table
+    return [
+        one_line(f"--{name.replace('_', '-')} {value!s:.80}")
+        for name, values in unlike.items()
+        for value in (values if isinstance(values, list) else [values])
+    ]
 
 
 @njit

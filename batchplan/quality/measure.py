@@ -146,7 +146,7 @@ def evaluate_plans(
         guard, errors = None, dict[str, float]()
         if pairs.guard is not None:
             guard, errors = guard_report(measured, breaks, mined, facts, limited, limit_from)
-        known = None if facts.answers is None else known_negatives(plan, facts.answers)
+        known = None if facts.answers is None else known_negatives(plan, facts.answers, options)
         own = similarities_within(pairs, plan.rows, offsets)
         similarities = distribution_figures(own, random[cuts].similarities, pairs.bound)
         found.append(_evaluation(measured, guard, known, errors, similarities, embeddings, options))

@@ -243,7 +243,7 @@ def _warnings(evaluation: Evaluation, risk: Aspect) -> Iterator[str]:
     guard = evaluation.guard
     if not risk.good:
         yield f"{risk}: training pushes away rows that belong together; plan with a guard"
-    yield from unlike_planned(guard)
+    yield from unlike_planned(evaluation)
     excluded = 0.0
     if guard is not None and guard.limit_from in ("options", "plans"):  # others exclude no rows
         excluded = guard.false_negatives_random
@@ -255,8 +255,15 @@ def _warnings(evaluation: Evaluation, risk: Aspect) -> Iterator[str]:
         yield f"{missing:,} of {evaluation.num_rows:,} rows are in no batch"
 
 
-def unlike_planned(guard: GuardReport | None) -> Iterator[str]:
-    """Warn if a plan was made with a reference or groups, but is judged without them."""
+def unlike_planned(evaluation: Evaluation) -> Iterator[str]:
+    """Warn if a plan was made with a reference, groups or known answers, but is judged without
+    them."""
+    guard, answers = evaluation.guard, evaluation.answers
+    if answers is not None and answers.planned_with:
+        yield (
+            f"the plan was made with {' '.join(answers.planned_with)}, but known answers are "
+            "judged without; give the same options again"
+        )
     if guard is None:
         return
     if guard.planned_reference is not None and guard.reference is None:

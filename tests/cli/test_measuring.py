@@ -361,3 +361,38 @@ def test_inspect_plans(suffix, npy, done):
     assert "planner          gcbs\n" in text
     assert f"fingerprint      {document['fingerprint']}\n" in text
     assert "neighbors: 4" in text
+
+
+def test_a_plan_with_other_known_answers_than_its_judge(npy, done, run):
+    """A file of known answers may be in another folder than when the plan was made."""
+    table = pa.table({"q": [row // 2 for row in range(48)], "d": range(48)})
+    pq.write_table(table, "ids.parquet")
+    Path("a").mkdir()
+    for name in ("a/known.tsv", "known.tsv", "other.tsv"):
+        Path(name).write_text("query-id\tcorpus-id\tscore\n0\t5\t1\n")
+    anchors = ["--anchor-id", "q", "--label-table", "ids.parquet"]
+    ids = [*anchors, "--positive-id", "d"]
+    done("random", *npy, "-b", 8, *ids, "--known", "a/known.tsv", "-q")
+    gate = ["--fail-over", "answers.known=9"]
+    for options, missing in (
+        ([], "--anchor-id q --positive-id d --known a/known.tsv --label-table ids.parquet"),
+        (anchors, "--positive-id d --known a/known.tsv --label-table ids.parquet"),
+        (ids, "--known a/known.tsv --label-table ids.parquet"),
+        ([*ids, "--known", "other.tsv"], "--known a/known.tsv --label-table ids.parquet"),
+        ([*ids, "--known", "known.tsv"], ""),
+    ):
+        warning = f"the plan was made with {missing}, but known answers are judged without"
+        document = json.loads(done("evaluate", "plan.npy", *npy, *options, "--json").stdout)
+        assert " ".join(document["answers"]["planned_with"]) == missing
+        said = [one for one in document["verdict"]["warnings"] if "known answers" in one]
+        assert len(said) == bool(missing)
+        assert all(one.startswith(warning) for one in said)
+        assert (warning in run("check", "plan.npy", *npy, *options, *gate).stderr) == bool(missing)
+
+
+def test_a_plan_without_ids_may_be_judged_by_some(npy, done):
+    pq.write_table(pa.table({"q": [row // 2 for row in range(48)]}), "ids.parquet")
+    done("random", *npy, "-b", 8, "-q")
+    named = ["--anchor-id", "q", "--label-table", "ids.parquet"]
+    document = json.loads(done("evaluate", "plan.npy", *npy, *named, "--json").stdout)
+    assert document["answers"]["planned_with"] == []

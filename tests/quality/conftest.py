@@ -214,6 +214,7 @@ def answered(embeddings, batches):
             {"row": int(i), "other": int(other), "negatives": count}
             for i, count, other in sorted(counts, key=lambda one: -one[1])[:10] if count
         ],
+        "planned_with": [],
     }  # fmt: skip
 
 

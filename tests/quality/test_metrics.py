@@ -14,7 +14,7 @@ OTHERS = (
     "guard.mined.examples", "guard.mined.negatives", "guard.mined.rows_affected",
     "guard.loss_random", "guard.loss_global",
     "answers.negatives", "answers.share", "answers.share_random", "answers.several",
-    "answers.examples",
+    "answers.examples", "answers.planned_with",
 )  # fmt: skip
 ABOUT = {
     "reference",
