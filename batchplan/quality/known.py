@@ -22,11 +22,13 @@ class KnownNegative:
     Attributes:
         row: the row of the anchor.
         other: the row of the document.
+        document: 0 if it is the positive of that row, else the number of its mined negative.
         negatives: how many known answers the anchor meets as negatives in this batch.
     """
 
     row: int
     other: int
+    document: int
     negatives: int
 
 
@@ -109,10 +111,11 @@ def known_negatives(
     for entry in worst.tolist():
         batch = int(np.searchsorted(offsets, entry, side="right")) - 1
         others = np.delete(rows[offsets[batch] : offsets[batch + 1]], entry - offsets[batch])
-        met = np.isin(first[rows[entry]] + answers.documents[:, others], answers.pairs).any(axis=0)
-        other = int(others[met.argmax()])
-        count = int(counts[entry])
-        examples.append(KnownNegative(row=int(rows[entry]), other=other, negatives=count))
+        met = np.isin(first[rows[entry]] + answers.documents[:, others], answers.pairs)
+        place, document = divmod(int(met.T.argmax()), each)
+        row, other, count = int(rows[entry]), int(others[place]), int(counts[entry])
+        found = KnownNegative(row=row, other=other, document=document, negatives=count)
+        examples.append(found)
     return AnswerReport(
         negatives=negatives,
         known=known,

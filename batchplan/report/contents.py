@@ -12,6 +12,7 @@ from batchplan.errors import InputError
 from batchplan.plans import Plan
 from batchplan.quality import Evaluation, EvaluationOptions, RowFacts, evaluate_plans
 from batchplan.quality.guard.limits import limit_in_words, own_limit, with_limit
+from batchplan.quality.known import KnownNegative
 from batchplan.quality.losses.in_batches import batch_statistics
 from batchplan.quality.pairs import Pairs, guarded_pairs, unguarded_pairs
 from batchplan.quality.references import random_orders
@@ -23,6 +24,8 @@ from batchplan.report.similarities import Similarities, similarities
 from batchplan.runtime import Runtime
 from batchplan.text import one_line
 from batchplan.typing import Float64Array, Int64Array
+
+_ANSWERS = 4  # rows of a plan that meet known answers as negatives
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +42,12 @@ class PlanContents:
     def verdict(self) -> Verdict:
         """What its figures mean for training."""
         return verdict_on(self.evaluation)
+
+    @property
+    def answers(self) -> list[KnownNegative]:
+        """The rows that meet the most known answers as negatives."""
+        found = self.evaluation.answers
+        return [] if found is None else found.examples[:_ANSWERS]
 
     @property
     def planner(self) -> str:
@@ -135,12 +144,13 @@ def gather(
         raise InputError(f"row: got {len(plans)} plans, expected one; make a report of each")
     guard = measured[0].evaluation.guard
     false = [one.row for one in guard.mined.examples] if guard and guard.mined else []
-    examples = [example for one in measured for example in one.examples]
-    anchors = [*(example.row for example in examples), *false, *(one.row for one in rows)]
-    others = [example.negative for example in examples]
+    met = [(example.row, example.negative) for one in measured for example in one.examples]
+    met += [(answer.row, answer.other) for one in measured for answer in one.answers]
+    anchors = [*(row for row, _ in met), *false, *(one.row for one in rows)]
+    others = [other for _, other in met]
     anchors += [other.row for one in rows for other in one.away]
     shown = [anchors, [*anchors, *others]]
-    shown += [false] * len(embeddings.negatives)
+    shown += [[*false, *others]] * len(embeddings.negatives)
     if texts is None:
         texts = likely_columns(embeddings, text_table, [facts.group_column])
     named = texts if len(texts) != 1 else [*texts, *texts]
@@ -152,15 +162,7 @@ def gather(
         for column, rows in zip(named, shown, strict=False)
     ]  # fmt: skip
     return ReportContents(
-        measured,
-        original,
-        shuffled,
-        embeddings,
-        options,
-        runtime.seed,
-        found,
-        texts,
-        rows,
+        measured, original, shuffled, embeddings, options, runtime.seed, found, texts, rows
     )
 
 

@@ -4,7 +4,7 @@ from importlib.resources import files
 from itertools import groupby
 from operator import attrgetter
 
-from batchplan.quality.metrics import basis, columns
+from batchplan.quality.metrics import basis, columns, texts
 from batchplan.report.contents import ReportContents
 from batchplan.report.figures.common import Picture
 from batchplan.report.figures.similarity import SIMILARITY_TEXT
@@ -17,6 +17,7 @@ _LONGEST = 280  # characters of a text
 _EXCERPT = 120  # the same, of the rows of batches
 _BATCH = attrgetter("batch")
 _SIMILARITY = "similarity-"
+_KNOWN = "answers.known"
 _MAIN = {
     "title": "Which rows share a batch",
     "caption": "Brighter is more similar. Left, all batches in training order; right, a few of "
@@ -64,6 +65,11 @@ def page(contents: ReportContents, pictures: list[Picture]) -> str:
         most_rows=MOST,
         text=lambda side, row, most=_LONGEST: _short(contents.text(side, row), most),
         mined=getattr(contents.plans[0].evaluation.guard, "mined", None),
+        known=[
+            values[_KNOWN]
+            for plan in contents.plans
+            if _KNOWN in (values := texts(plan.evaluation.to_dict()))
+        ],
         excerpt=_EXCERPT,
         key_figures=key_figures(contents),
         settings=list(settings(contents)),

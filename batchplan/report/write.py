@@ -92,15 +92,9 @@ def write_report(
     settings = EvaluationOptions(**options)
     facts = RowFacts.read(embeddings, settings, runtime, groups, group_column)
     contents = gather(
-        plans,
-        embeddings,
-        facts,
-        settings,
-        runtime,
-        texts=texts,
-        text_table=text_table,
-        asked=rows,
-    )
+        plans, embeddings, facts, settings, runtime,
+        texts=texts, text_table=text_table, asked=rows,
+    )  # fmt: skip
     with runtime.stage("draw"):
         files: dict[Path, bytes | Callable[[Any], object]] = {**draw(contents, output, png)}
     if atlas is not None:

@@ -211,7 +211,11 @@ def answered(embeddings, batches):
         "share_random": total / (n * (n - 1) * len(documents)),
         "several": sum(len({d for b, d in known if b == a}) > 1 for a in anchors),
         "examples": [
-            {"row": int(i), "other": int(other), "negatives": count}
+            {
+                "row": int(i), "other": int(other),
+                "document": [(anchors[i], own[other]) in known for own in documents].index(True),
+                "negatives": count,
+            }
             for i, count, other in sorted(counts, key=lambda one: -one[1])[:10] if count
         ],
         "planned_with": [],

@@ -153,3 +153,59 @@ def test_a_reader_gets_to_a_row(chromium, page, window):
         low, high = sorted((luminance(colour), luminance(background)))
         assert (high + 0.05) / (low + 0.05) >= 4.5, words
         assert size >= 9.9, words
+
+
+def test_known_answers_that_meet(data, plan, tmp_path):
+    """The rows that meet the most, with their texts, beside the figure of random batches."""
+    words = [f"word{row}" for row in range(ROWS)]
+    anchors, documents = np.arange(ROWS) // 12, np.arange(ROWS)
+    table = {"question": words, "answer": words, "q": anchors, "d": documents}
+    pq.write_table(pa.table(table), tmp_path / "rows.parquet")
+    rows = str(tmp_path / "rows.parquet")
+    apart = Plan.cut(np.arange(ROWS).reshape(12, -1).T.ravel(), Batching(12), num_rows=ROWS)
+    shuffled = Plan.cut(plan.rows, Batching(12), num_rows=ROWS)
+    made = write_report(
+        {"random.npy": shuffled, "apart.npy": apart}, data, tmp_path / "page.html", texts=[
+            "question", "answer"], text_table=rows, label_table=rows, anchor_id="q",
+        positive_id="d", random_trials=2, device="cpu",
+    )  # fmt: skip
+    # Equal vectors of rows 0 to 3 join no other anchors here.
+    met = {
+        int(row): [int(j) for j in batch if j != row and j // 12 == row // 12]
+        for batch in shuffled.batches() for row in batch
+    }  # fmt: skip
+    worst, none = made.plans[0].answers, made.plans[1].answers
+    assert none == []
+    assert len(worst) == 4
+    assert [one.negatives for one in worst] == sorted(map(len, met.values()))[:-5:-1]
+    text = (tmp_path / "page.html").read_text()
+    assert f"random.npy: {sum(map(len, met.values()))} of {ROWS * 11:,} (" in text
+    assert f"apart.npy: 0 of {ROWS * 11:,} (" in text
+    for one in worst:
+        assert one.other in met[one.row]
+        assert (
+            f"Row {one.row} meets {one.negatives}, such as the positive of row {one.other}<" in text
+        )
+        assert f"<dd>word{one.row}</dd>" in text
+        assert f"<dt>negative</dt><dd>word{one.other}</dd>" in text
+
+
+def test_no_section_without_known_answers(single):
+    assert "Known answers as negatives" not in single.read_text("utf-8")
+
+
+def test_a_known_answer_among_mined_negatives(tmp_path):
+    """The text is that of the document that is the answer, not of the other row's positive."""
+    rng = np.random.default_rng(0)
+    x, y, mined = (rng.standard_normal((32, DIM)).astype(np.float32) for _ in range(3))
+    mined[9] = y[4]
+    words = {side: [f"{side}{row}" for row in range(32)] for side in ("q", "a", "n")}
+    pq.write_table(pa.table(words), tmp_path / "texts.parquet")
+    write_report(
+        {"plan.npy": Plan.cut(np.arange(32), Batching(16), num_rows=32)},
+        Embeddings.from_arrays(x, y, negatives=[mined]), tmp_path / "page.html", texts=[*"qan"],
+        text_table=str(tmp_path / "texts.parquet"), random_trials=2, device="cpu",
+    )  # fmt: skip
+    text = (tmp_path / "page.html").read_text()
+    assert "Row 4 meets 1, such as mined negative 1 of row 9<" in text
+    assert "<dt>negative</dt><dd>n9</dd>" in text
