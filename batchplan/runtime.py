@@ -196,6 +196,10 @@ class Runtime:
             self.observer.note(name, value)
 
 
+def silent(_steps: int) -> None:
+    """Report no progress."""
+
+
 @contextmanager
 def full_float32() -> Iterator[None]:
     """Compute float32 products in float32, without TF32 or bfloat16, and sum bfloat16 products in

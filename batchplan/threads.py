@@ -9,6 +9,8 @@ from typing import TypeVar
 
 import torch
 
+from batchplan.runtime import silent
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -54,10 +56,6 @@ def in_order(
                 yield running.popleft().result()
         while running:
             yield running.popleft().result()
-
-
-def silent(_steps: int) -> None:
-    """Report no progress."""
 
 
 def in_blocks(

@@ -10,7 +10,7 @@ from batchplan.data.answer_options import AnswerOptions
 from batchplan.data.candidates import Data
 from batchplan.data.duplicates import document_codes, first_equals
 from batchplan.data.embeddings import Embeddings
-from batchplan.threads import silent
+from batchplan.runtime import silent
 from batchplan.typing import BoolArray, Int64Array
 
 

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from safetensors import safe_open
-from tokenizers import Tokenizer
 
 from batchplan.data.embeddings import Embeddings
 from batchplan.data.texts import paired_columns, strings_of
 from batchplan.embedding.table import has_table, table_of, token_table
 from batchplan.errors import InputError
+from batchplan.extras import missing_told
 from batchplan.files.documents import parse_json
 from batchplan.files.remote import no_url
 
@@ -117,8 +116,11 @@ def _parts(column: pa.ChunkedArray) -> Iterator[list[str]]:
         yield column.slice(start, _AT_ONCE).to_pylist()
 
 
-def _read(name: str) -> tuple[Tokenizer, NDArray[np.float32]] | None:
+def _read(name: str) -> tuple[Any, NDArray[np.float32]] | None:
     """Return tokenizer and vectors from the files of a model; None if they are in other formats."""
+    with missing_told():
+        from tokenizers import Tokenizer  # isort: skip
+        from safetensors import safe_open
     try:
         folder = _folder(name)
         modules = folder / "modules.json"

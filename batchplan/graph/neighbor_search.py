@@ -41,7 +41,8 @@ from batchplan.kernels import (
     reaching,
     trailing_zeros,
 )
-from batchplan.threads import block_height, in_blocks, silent
+from batchplan.runtime import silent
+from batchplan.threads import block_height, in_blocks
 
 TILE = 1024  # columns, and at most twice as many rows; the product is scanned while in cache
 _SAMPLED, _MOST_SAMPLED = 1024, 4096  # rows that floors are guessed from

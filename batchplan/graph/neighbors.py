@@ -13,8 +13,7 @@ from batchplan.graph.neighbor_search import SearchData, search
 from batchplan.graph.screen import load_keys, screen_width, screening_dtype
 from batchplan.guard.guard import Guard
 from batchplan.guard.rules import bytes_of_rows, rules_of
-from batchplan.runtime import FEWER, Runtime, full_float32
-from batchplan.threads import silent
+from batchplan.runtime import FEWER, Runtime, full_float32, silent
 
 _FIXED = 64 << 20  # bytes: kernels, samples
 _THREAD_BYTES = 96 << 20  # a tile, its candidates and those of the sample

@@ -41,8 +41,7 @@ from batchplan.data.rows import load_rows
 from batchplan.guard.apart import Apart
 from batchplan.guard.ceilings import ceilings_of, usual_positive, usual_rows
 from batchplan.guard.options import GuardOptions
-from batchplan.runtime import Runtime
-from batchplan.threads import silent
+from batchplan.runtime import Runtime, silent
 
 _ROWS_AT_ONCE = 4096
 

@@ -13,7 +13,7 @@ from batchplan.errors import InputError
 from batchplan.plans import Plan
 from batchplan.quality.pairs import Pairs, meet
 from batchplan.quality.rows import MeasuredRows, spans
-from batchplan.threads import silent
+from batchplan.runtime import silent
 from batchplan.typing import Float64Array, Int64Array
 
 MOST = 400  # rows of a page

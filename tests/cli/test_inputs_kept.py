@@ -33,10 +33,11 @@ WRITTEN = {
     "junit": ("out.xml", ["out.xml"]),
     "write_baseline": ("out.json", ["out.json"]),
     "png": ("pictures", ["pictures/losses.png"]),
+    "atlas": ("out.parquet", ["out.parquet"]),
     "folder": ("kept", ["kept/random.npz"]),
 }
 OTHERS = {
-    "report": {"output": ("out.html", ["out.html"]), "png": WRITTEN["png"]},
+    "report": {**WRITTEN, "output": ("out.html", ["out.html"])},
     "materialize": {"output": ("out.npy", ["out.npy"])},  # a folder
     "embed": {"output": ("out.npy", ["out.npy"])},
 }

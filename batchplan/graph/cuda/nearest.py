@@ -24,8 +24,7 @@ from batchplan.graph.screen import screening_dtype
 from batchplan.guard.apart import separated
 from batchplan.guard.guard import Guard
 from batchplan.guard.rules import Rules, bytes_of_rows, rules_of
-from batchplan.runtime import FEWER, Runtime
-from batchplan.threads import silent
+from batchplan.runtime import FEWER, Runtime, silent
 
 # The limit is the eighth largest similarity of a sample, whose size is such that 16 k pairs are
 # expected to reach it. Fewer than k do with probability 1e-7: the share of all pairs above the
