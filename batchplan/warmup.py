@@ -24,7 +24,7 @@ from batchplan.refinement.options import RefineOptions
 from batchplan.refinement.plan import refine_plan
 from batchplan.runtime import Runtime
 
-_ROWS, _DIM, _BATCH = 256, 16, 8
+_ROWS, _DIM, _BATCH, _LARGE = 520, 16, 8, 260  # large batches look up which rows meet
 
 _ALIKE: dict[str, Any] = {"group_column": "code"}
 _PASS: dict[str, Any] = {"refine": 1}
@@ -41,7 +41,7 @@ _WAYS: dict[str, list[dict[str, Any]]] = {
     ],
     "gcbs": [{**_NEAR, **_PASS}, {"neighbors": 4, **_ALIKE}],
     "bcs": [_PASS],
-    "random": [_NEAR, _ALIKE, {"anchor_id": "code"}],
+    "random": [_NEAR, _ALIKE, {"anchor_id": "code"}, {"anchor_id": "code", "batch_size": _LARGE}],
     "chain": [_NEAR, _ALIKE],
     "knn": [{"neighbors": 16}],
     "hardneg": [{"as_batches": True}, {"as_batches": True, **_ALIKE}],
@@ -68,7 +68,8 @@ def runs(folder: Path, runtime: Runtime) -> list[Run]:
         runtime: device and memory budget; its observer sees every stage.
     """
     table = folder / "codes.parquet"
-    pq.write_table(pa.table({"code": np.arange(_ROWS) % 4}), table)
+    rows = np.arange(_ROWS)
+    pq.write_table(pa.table({"code": rows % 4, "document": rows % 5}), table)
     noise = np.random.default_rng(0).standard_normal((2, _ROWS, _DIM), np.float32)
     noise[:, 1] = noise[:, 0]  # equal rows, which guards separate by swaps
     y = noise[0] + noise[1] / 2
@@ -83,7 +84,7 @@ def _planned(planner: str, data: Data, way: dict[str, Any], table: Path, runtime
     if any(name.endswith(("_column", "_id")) for name in way):
         way = {**way, "label_table": str(table)}
     kind: Any = PLANNERS[planner].options
-    return run_planner(planner, data, kind(batch_size=_BATCH, **way), runtime)
+    return run_planner(planner, data, kind(**{"batch_size": _BATCH, **way}), runtime)
 
 
 def _runs(data: Embeddings, table: Path, runtime: Runtime) -> Iterator[Run]:
@@ -105,7 +106,8 @@ def _runs(data: Embeddings, table: Path, runtime: Runtime) -> Iterator[Run]:
         yield partial(refined, way)
     for way in ({}, _COLD):
         yield partial(measured, way, None)
-    yield partial(measured, _NEAR, np.arange(_ROWS) % 4)
+    ids = {"anchor_id": "code", "positive_id": "document", "label_table": str(table)}
+    yield partial(measured, {**_NEAR, **ids}, np.arange(_ROWS) % 4)
     yield partial(describe, data, runtime, similarity="cosine")
 
 
