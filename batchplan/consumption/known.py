@@ -14,7 +14,7 @@ from batchplan.data.table_files import check_count, opened
 from batchplan.errors import InputError
 from batchplan.files.remote import no_url
 from batchplan.plans.plan import Plan
-from batchplan.quality.known import known_negatives
+from batchplan.quality.known import AnswerReport, known_negatives
 from batchplan.typing import Int64Array
 
 
@@ -60,6 +60,7 @@ def known_answers(epochs: Sequence[Epoch], table: str | None = None) -> KnownAns
         BatchplanError: the ids, or the list of known answers, cannot be read.
     """
     counts, read = np.zeros(4, np.int64), dict[str, Answers]()
+    of_plans: dict[tuple[int, int], AnswerReport] = {}
     first: tuple[int, ...] = ()
     for epoch in epochs:
         plan = epoch.dealt.plan
@@ -68,8 +69,11 @@ def known_answers(epochs: Sequence[Epoch], table: str | None = None) -> KnownAns
         options = AnswerOptions(**named)
         if (key := repr(options)) not in read:
             read[key] = _read(options, plan.metadata.num_rows)
-        planned = known_negatives(_plan_of(epoch.planned, plan), read[key])
-        trained = known_negatives(_plan_of(epoch.trained, plan), read[key])
+        if (place := (id(epoch.dealt), epoch.first)) not in of_plans:
+            of_plans[place] = known_negatives(_plan_of(epoch.planned, plan), read[key])
+        trained = planned = of_plans[place]
+        if epoch.grid.any():  # else these are the batches of the plan
+            trained = known_negatives(_plan_of(epoch.trained, plan), read[key])
         counts += trained.known, planned.known, trained.negatives, planned.negatives
         if trained.known and not first:
             first = epoch.number, trained.examples[0].row, trained.examples[0].other

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from batchplan.data.answer_options import ANSWER_OPTIONS, AnswerOptions
-from batchplan.data.answers import Answers
+from batchplan.data.answers import Answers, is_in
 from batchplan.kernels import njit
 from batchplan.plans import Plan
 from batchplan.text import one_line
@@ -111,7 +111,7 @@ def known_negatives(
     for entry in worst.tolist():
         batch = int(np.searchsorted(offsets, entry, side="right")) - 1
         others = np.delete(rows[offsets[batch] : offsets[batch + 1]], entry - offsets[batch])
-        met = np.isin(first[rows[entry]] + answers.documents[:, others], answers.pairs)
+        met = is_in(first[rows[entry]] + answers.documents[:, others], answers.pairs)
         place, document = divmod(int(met.T.argmax()), each)
         row, other, count = int(rows[entry]), int(others[place]), int(counts[entry])
         found = KnownNegative(row=row, other=other, document=document, negatives=count)
