@@ -21,12 +21,12 @@ def main(folder: Path) -> None:
         assert sorted(row for batch in batches for row in batch) == [*range(2_048)], kind
         assert {len(batch) for batch in batches} == {64}, kind
     rows = np.eye(8, dtype=np.float32)
-    asked = {
-        "torch": lambda: batchplan.evaluate(folder / "plan.npy", rows),
-        "llvmlite": lambda: batchplan.plan(rows, rows[::-1], batch_size=4),
-        "pyarrow": lambda: batchplan.Plan.load(folder / "plan.parquet"),
-    }
-    for package, ask in asked.items():
+    asked = (
+        ("torch", lambda: batchplan.evaluate(folder / "plan.npy", rows)),
+        ("torch", lambda: batchplan.plan(rows, rows[::-1], batch_size=4)),
+        ("pyarrow", lambda: batchplan.Plan.load(folder / "plan.parquet")),
+    )
+    for package, ask in asked:
         try:
             ask()
         except (batchplan.ResourceError, ImportError) as error:

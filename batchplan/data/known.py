@@ -60,8 +60,7 @@ class Named:
         def ids(column: str | None) -> pa.Array:
             if column is None:
                 return pa.nulls(data.num_rows, pa.large_string())
-            parts = read_labels(column, data, options.label_table).chunks
-            return pa.concat_arrays([p.dictionary_decode().cast(pa.large_string()) for p in parts])
+            return texts_of(read_labels(column, data, options.label_table))
 
         columns = [ids(options.positive_id)]
         columns += map(ids, negatives or [None] * (count - 1))
@@ -84,6 +83,12 @@ class Named:
             for (numbers, codes), pairs in zip(sides, self.pairs, strict=True)
         )
         return asked, found
+
+
+def texts_of(labels: pa.ChunkedArray) -> pa.Array:
+    """Return labels of `read_labels` as large_string (N,)."""
+    parts = [part.dictionary_decode().cast(pa.large_string()) for part in labels.chunks]
+    return pa.concat_arrays(parts)
 
 
 def read_known(path: ShardPath) -> tuple[pa.Array, pa.Array]:

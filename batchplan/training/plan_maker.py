@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from math import ceil, inf
 from typing import Any
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from batchplan.data import Embeddings
 from batchplan.errors import BatchplanError, InputError
 from batchplan.files.atomic import write_files
+from batchplan.files.remote import located
 from batchplan.options import LIMITS, check_names, named_paths, recorded
 from batchplan.planners import PLANNERS, plan
 from batchplan.planners.choice import SIZING, count_mega_batches
@@ -130,7 +132,7 @@ class PlanMaker:
         offsets = begun.batch_offsets[: self.turn(epoch) + 1]
         labels = self._labels_of(rest, epoch)
         planned = self._planned(epoch, sides, **labels)
-        own = {name: self.options[name] for name in labels}
+        own = {name: self.options.get(name) for name in labels}
         options = {**planned.metadata.options, **own, BEGUN: begun.digest}
         facts: dict[str, Any] = {"num_rows": self.num_rows, "fingerprint": None, "options": options}
         rows = np.concatenate([begun.rows[: offsets[-1]], rest[planned.rows]])
@@ -190,18 +192,29 @@ class PlanMaker:
         return Plan(drawn.rows, drawn.batch_offsets, metadata)
 
     def _labels_of(self, rows: Int64Array, epoch: int) -> dict[str, str]:
-        """Write the label table of some rows, if there is one, and return it as an option."""
+        """Write the label table of some rows, if there is one, and the answers that all rows have
+        in it; return the files as options."""
         if (table := self.options.get("label_table")) is None:
             return {}
         import pyarrow as pa  # on use, since samplers need only NumPy
         import pyarrow.parquet as pq
 
+        from batchplan.data.known import read_known, texts_of
         from batchplan.data.labels import read_labels
 
-        labels = {name: read_labels(name, self._alike, table).take(rows) for name in self._columns}
-        path = self.files.part_path(epoch, "labels", 0).with_suffix(".parquet")
-        write_files({path: lambda stream: pq.write_table(pa.table(labels), stream)})
-        return {"label_table": str(path)}
+        labels = {name: read_labels(name, self._alike, table) for name in self._columns}
+        tables = {"label_table": pa.table({name: own.take(rows) for name, own in labels.items()})}
+        pair = self._chosen.anchor_id, self._chosen.positive_id
+        if None not in pair:  # a row that has been trained on answers anchors of the rest, too
+            ids = [texts_of(labels[name]) for name in pair]
+            if (listed := self.options.get("known")) is not None:
+                both = zip(ids, read_known(located(listed)), strict=True)
+                ids = [pa.concat_arrays(side) for side in both]
+            tables["known"] = pa.table([*ids], names=["anchor", "document"]).drop_null()
+        paths = {name: self.files.part_path(epoch, name, 0).with_suffix(".parquet")
+                 for name in tables}  # fmt: skip
+        write_files({path: partial(pq.write_table, tables[name]) for name, path in paths.items()})
+        return {name: str(path) for name, path in paths.items()}
 
     @property
     def _columns(self) -> list[str]:

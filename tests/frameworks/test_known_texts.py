@@ -97,6 +97,7 @@ CASES = [
     (1, {"planner": "shuffled", "epochs": 2}),
     (1, {}),
     (1, {"epochs": 1}),
+    (1, {"epochs": 1, "texts": 1}),  # a random row has an answer of the planned rest
     (1, {"random_epochs": 0, "embeddings": "fresh", "mega_batches": 1}),
     (1, {"random_epochs": 0, "embeddings": "fresh", "mega_batches": 3}),
     (1, {"planned_epochs": 1, "random_epochs": 0, "columns": 3}),
@@ -115,7 +116,7 @@ CASES = [
 def test_no_step_has_a_known_answer_as_a_negative(devices, options, tmp_path, saved, tokens):
     options = {"epochs": 2, **options}
     columns, gather = options.pop("columns", 2), options.get("gather", False)
-    data = texts(5, columns=columns)
+    data = texts(options.pop("texts", 5), columns=columns)
     got = run(train, devices, tmp_path, saved, sets=data, **options)
     epochs, steps = options["epochs"], [seen for seen, _ in got]
     together = (

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from itertools import permutations
 
 import numpy as np
 import pyarrow as pa
@@ -149,6 +150,25 @@ def test_groups_stay_in_different_batches(tmp_path):
     assert {path.name for path in (tmp_path / "plans").iterdir()} == {
         "run.json", "plan-0000.npz", "rest-0000.npz"
     }  # fmt: skip
+
+
+def test_answers_among_the_random_rows_are_known(tmp_path):
+    """A document answers an anchor of the planned half, although their row was in the random one,
+    or in no row but on a list."""
+    rng = np.random.default_rng(0)
+    asked, found = (rng.integers(0, 150, ROWS).astype(str) for _ in range(2))
+    listed = rng.integers(0, 150, (2, 200)).astype(str)
+    table, known = tmp_path / "ids.parquet", tmp_path / "known.parquet"
+    pq.write_table(pa.table({"a": asked, "d": found}), table)
+    pq.write_table(pa.table(list(listed), names=["query", "document"]), known)
+    plans = make(tmp_path, anchor_id="a", positive_id="d", label_table=str(table), known=str(known))
+    answers = {*zip(asked, found, strict=True), *zip(*listed, strict=True)}
+    seen = train(plans, PlanBatchSampler(plans))
+    assert sorted(np.concatenate(seen)) == list(range(ROWS))
+    for rows in seen:
+        assert not [(i, j) for i, j in permutations(rows, 2) if (asked[i], found[j]) in answers]
+    made = Plan.load(tmp_path / "plans/rest-0000.npz")
+    assert made.metadata.options["known"] == str(known)
 
 
 @pytest.mark.parametrize(
