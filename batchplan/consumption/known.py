@@ -92,9 +92,8 @@ def _read(options: AnswerOptions, num_rows: int) -> Answers:
         no_url(options.known)
     with opened(table) as file:
         check_count(file.num_rows, num_rows, str(table))
-    side = np.ones((num_rows, 1), np.float16)  # only ids are compared
-    negatives = [side] * len(options.negative_id or ()) or None
-    return answers_of(Embeddings.from_arrays(side, negatives=negatives), options, equal=False)
+    rows = Embeddings.alike(num_rows, len(options.negative_id or ()))
+    return answers_of(rows, options, equal=False)
 
 
 def _plan_of(batches: Sequence[Int64Array], plan: Plan) -> Plan:

@@ -79,6 +79,12 @@ class Answers:
             elsewhere |= mined[found] & (positives > 0)
         return self.pairs[others & elsewhere]
 
+    def spans(self, pairs: Int64Array) -> Int64Array:
+        """Return where the answers of each row's anchor start and stop in some of the pairs, which
+        rise: int64 (2, N)."""
+        first = self.anchors * self.width
+        return np.stack([np.searchsorted(pairs, first + end) for end in (0, self.width)])
+
     @property
     def counts(self) -> Int64Array:
         """int64 (N,): the number of known answers of each row's anchor."""

@@ -181,6 +181,13 @@ class Embeddings:
         taken = [side_of(side.name, side.matrix.take(rows)) for side in sides]
         return cls.from_sides(taken, None, lambda _rows: None)
 
+    @classmethod
+    def alike(cls, num_rows: int, mined: int = 0) -> Embeddings:
+        """Return N rows of which only ids are known: one matrix of equal rows, with ``mined`` mined
+        negatives each."""
+        side = np.ones((num_rows, 1), np.float16)
+        return cls.from_arrays(side, negatives=[side] * mined or None)
+
     def require_similarities(self, similarity: str) -> None:
         """Refuse rows whose similarities are undefined or overflow float32.
 

@@ -37,8 +37,7 @@ class Apart(NamedTuple):
         pairs = np.empty(0, np.int64) if answers is None else answers.crossing
         if answers is None or not len(pairs):
             return cls(stacked, np.empty((0, 2), np.int64), pairs, np.empty((1, 0), np.int64))
-        first = answers.anchors * answers.width
-        spans = np.stack([np.searchsorted(pairs, first + k * answers.width) for k in range(2)], 1)
+        spans = np.ascontiguousarray(answers.spans(pairs).T)
         found, documents = pairs % answers.width, answers.documents
         asked = np.where(is_in(documents, distinct(found)), documents, -1)
         return cls(stacked, spans, found, asked)

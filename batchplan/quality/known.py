@@ -65,8 +65,7 @@ class KnownPairs:
 
     def __init__(self, answers: Answers) -> None:
         pairs, width = answers.crossing, answers.width
-        first = answers.anchors * width
-        self._spans = np.stack([np.searchsorted(pairs, first + end) for end in (0, width)])
+        self._spans = answers.spans(pairs)
         self._answered, self._documents = pairs % width, answers.documents
 
     def __bool__(self) -> bool:
@@ -99,7 +98,7 @@ def known_negatives(
     """
     rows, offsets, n = plan.rows, plan.batch_offsets, len(answers.anchors)
     first = answers.anchors * answers.width
-    spans = np.stack([np.searchsorted(answers.pairs, first + end) for end in (0, answers.width)])
+    spans = answers.spans(answers.pairs)
     counts = _count(
         rows.copy(), offsets.copy(), spans, answers.pairs % answers.width, answers.documents
     )

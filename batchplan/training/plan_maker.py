@@ -226,11 +226,8 @@ class PlanMaker:
 
     @property
     def _alike(self) -> Embeddings:
-        """Rows of which nothing is known, with as many mined negatives as there are ids of them."""
-        side = np.ones((self.num_rows, 1), np.float16)
-        return Embeddings.from_arrays(
-            side, negatives=[side] * len(self.options.get("negative_id") or ()) or None
-        )
+        """Rows without vectors, with as many mined negatives as there are ids of them."""
+        return Embeddings.alike(self.num_rows, len(self.options.get("negative_id") or ()))
 
     def _mega_batches(self, embeddings: Embeddings, options: PartitionOptions) -> int:
         """Return the number of mega-batches of the plans in the folder. For the first plan it is
