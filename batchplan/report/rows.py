@@ -11,10 +11,11 @@ import torch
 from batchplan.data.answers import Answers
 from batchplan.errors import InputError
 from batchplan.plans import Plan
+from batchplan.quality.known import KnownPairs
 from batchplan.quality.pairs import Pairs, meet
 from batchplan.quality.rows import MeasuredRows, spans
 from batchplan.runtime import silent
-from batchplan.typing import Float64Array, Int64Array
+from batchplan.typing import BoolArray, Float64Array, Int64Array
 
 MOST = 400  # rows of a page
 _OTHERS = 3  # of a row, in its batch and elsewhere
@@ -85,7 +86,7 @@ def shown_rows(
     member = np.zeros((at[-1] + 1, pairs.num_rows), np.bool_)
     for own, entries in zip(member, spread, strict=False):
         own[plan.rows[entries]] = True
-    known = [_known(answers, int(row)) for row in rows]
+    known = partial(_known, answers, KnownPairs(answers), rows)
     index = torch.from_numpy(rows).to(pairs.x.device)
     found = [torch.empty((2, len(rows), 0), device=index.device, dtype=torch.float64)] * 2
     for start, stop in spans(pairs.num_rows, _AT_ONCE):
@@ -93,8 +94,7 @@ def shown_rows(
         others = partial(MeasuredRows.block, start=start, stop=stop)
         _, *judged = meet(pairs, lambda side: side.some(rows), others, index, columns)
         inside = torch.from_numpy(member[at, start:stop]).to(index.device)
-        kept = torch.from_numpy(np.stack([np.isin(np.arange(start, stop), one) for one in known]))
-        kept = kept.to(index.device)
+        kept = torch.from_numpy(known(np.arange(start, stop))).to(index.device)
         if pairs.guard is not None:
             kept |= pairs.guard.reasons(index, columns, *judged)["any"]
         for number, mask in enumerate((inside & (columns != index[:, None]), kept & ~inside)):
@@ -128,24 +128,32 @@ def _batches_of(plan: Plan, asked: Sequence[int]) -> list[int]:
     return batches
 
 
-def _known(answers: Answers, row: int) -> Int64Array:
-    """Return the other rows that have a known answer of a row, or whose known answer it has."""
-    width, positives = answers.width, answers.documents[0]
-    own = answers.anchors[row] * width
-    ends = np.searchsorted(answers.pairs, [own, own + width])
-    documents = answers.pairs[slice(*ends)] % width
-    asking = answers.pairs[answers.pairs % width == positives[row]] // width
-    alike = np.isin(positives, documents) | np.isin(answers.anchors, asking)
-    alike[row] = False
-    return np.flatnonzero(alike).astype(np.int64)
+def _known(
+    answers: Answers, crossing: KnownPairs, rows: Int64Array, columns: Int64Array
+) -> BoolArray:
+    """Return whether two different rows have a known answer of each other: bool (R, C).
+
+    Args:
+        rows: int64 (R,).
+        columns: int64 (C,), or (R, C) for other rows of each row.
+    """
+    own = rows[:, None]
+    met = crossing.met(own, columns)[:, 0] if columns.ndim == 2 else crossing.met(rows, columns)
+    equal = [codes[own] == codes[columns] for codes in (answers.anchors, answers.documents[0])]
+    return np.asarray((met | equal[0] | equal[1]) & (own != columns))
 
 
 def _others(
-    pairs: Pairs, rows: Int64Array, known: list[Int64Array], values: torch.Tensor, at: torch.Tensor
+    pairs: Pairs,
+    rows: Int64Array,
+    known: Callable[[Int64Array], BoolArray],
+    values: torch.Tensor,
+    at: torch.Tensor,
 ) -> list[list[Other]]:
     """Return other rows with the reasons that keep them from each row.
 
     Args:
+        known: of some columns, as `_known`.
         values, at: (rows, k), the similarities, -inf for none, and the numbers of the others.
     """
     columns = at.long()
@@ -157,12 +165,13 @@ def _others(
     )  # fmt: skip
     broken = {} if pairs.guard is None else pairs.guard.reasons(index, columns, *judged)
     lists: list[list[Other]] = []
+    answered = known(columns.cpu().numpy())
     for place, similarities in enumerate(values.tolist()):
         lists.append([])
         for number, similarity in enumerate(similarities):
             if similarity > -inf:
                 other = int(columns[place, number])
-                reasons = ["known answer"] if other in known[place] else []
+                reasons = ["known answer"] if answered[place, number] else []
                 reasons += [
                     words for why, words in _REASONS.items()
                     if why in broken and broken[why][place, 0, number]

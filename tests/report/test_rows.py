@@ -209,3 +209,18 @@ def test_a_known_answer_among_mined_negatives(tmp_path):
     text = (tmp_path / "page.html").read_text()
     assert "Row 4 meets 1, such as mined negative 1 of row 9<" in text
     assert "<dt>negative</dt><dd>n9</dd>" in text
+
+
+def test_a_mined_negative_keeps_rows_apart(tmp_path):
+    rng = np.random.default_rng(0)
+    x, y, mined = (rng.standard_normal((32, DIM)).astype(np.float32) for _ in range(3))
+    mined[20] = y[4]
+    made = write_report(
+        {"plan.npy": Plan.cut(np.arange(32), Batching(16), num_rows=32)},
+        Embeddings.from_arrays(x, y, negatives=[mined]), tmp_path / "page.html", guard=False,
+        random_trials=2, device="cpu",
+    )  # fmt: skip
+    away = {one.row: [(other.row, other.reason) for other in one.away] for one in made.rows}
+    assert {row: others for row, others in away.items() if others} == {
+        4: [(20, "known answer")], 20: [(4, "known answer")]
+    }  # fmt: skip
