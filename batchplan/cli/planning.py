@@ -129,9 +129,8 @@ def plan(
         raise OptionError("embed: given without --model; name the model that embeds the texts")
     if model is not None:
         from batchplan.cli.embedding import embedded_texts
-        from batchplan.plans.output import check_output
 
-        check_output(path, force=force, inputs=embeddings)
+        _check_output(path, embeddings, force=force, json=json)
         options = _labelled(options, embeddings)
         folder, session, watch = embedded_texts(
             embeddings, model, path, session, whole=embed, force=force
@@ -238,15 +237,8 @@ def _run(
 
     With ``watch``, the embeddings are a folder that it has seen embedded.
     """
-    if table:
-        from batchplan.plans.negatives import check_table_output as check
-    else:
-        from batchplan.plans.output import check_output as check
-
-    if output == "-" and json:
-        raise typer.BadParameter("--json and --output - both write to standard output; choose one")
     read = [*embeddings, *read]
-    check(output, force=force, inputs=read)
+    _check_output(output, read, force=force, json=json, table=table)
     with session.opened(embeddings, watch) as opened:
         worked = work(opened)
         with opened.runtime.stage("write"):
@@ -267,6 +259,20 @@ def _run(
         print_json(summary)
     else:
         opened.watch.summarize(_facts(summary, opened))
+
+
+def _check_output(
+    output: str, read: list[str], *, force: bool, json: bool, table: bool = False
+) -> None:
+    """Refuse an output that cannot or must not be written."""
+    if table:
+        from batchplan.plans.negatives import check_table_output as check
+    else:
+        from batchplan.plans.output import check_output as check
+
+    if output == "-" and json:
+        raise typer.BadParameter("--json and --output - both write to standard output; choose one")
+    check(output, force=force, inputs=read)
 
 
 def _summary(plan: Any, opened: Opened, output: str, gained: Gain | None) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from huggingface_hub import errors as hub_errors
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
+from batchplan.embedding.hub import located
 from batchplan.embedding.options import EmbedOptions
 from batchplan.errors import InputError
-from batchplan.files.remote import no_url
 from batchplan.runtime import Runtime
 from batchplan.text import keyed_url
 
@@ -85,10 +85,10 @@ class SentenceEncoder:
 
 def load_model(name: str, device: str) -> Any:
     """Load a model by its folder or its name on the Hub; raises InputError."""
-    no_url(name)
+    found = located(name)
     transformers.utils.logging.disable_progress_bar()  # of loading weights
     try:
-        return SentenceTransformer(name, device=device).eval()
+        return SentenceTransformer(found, device=device).eval()
     except (OSError, ValueError, KeyError, _BAD_CONFIG) as error:
         reason = str(error).partition("\n")[0]
         if isinstance(error, _BAD_CONFIG):  # its first line only names the field
@@ -105,7 +105,7 @@ def _digest(model: Any) -> str:
     """Return a digest of the weights, and of the descriptions of modules and tokenizer."""
     digest = hashlib.blake2b(digest_size=16)
     described = f"{model!r} {model.tokenizer!r} {model.prompts!r}"
-    digest.update(re.sub(r" at 0x[0-9a-f]+", "", described).encode())
+    digest.update(re.sub(r" at 0x[0-9a-f]+|name_or_path='[^']*'", "", described).encode())
     for name, tensor in model.state_dict().items():
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())

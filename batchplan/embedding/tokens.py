@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 
 from batchplan.data.embeddings import Embeddings
 from batchplan.data.texts import paired_columns, strings_of
+from batchplan.embedding.hub import located
 from batchplan.embedding.table import has_table, table_of, token_table
 from batchplan.errors import InputError
 from batchplan.extras import missing_told
 from batchplan.files.documents import parse_json
-from batchplan.files.remote import no_url
 
 _TABLE = re.compile(r"(?<!position_)(?<!type_)(embed\w*|wte|shared)\.weight$|^embeddings?$")
-_HUB = "sentence-transformers"  # the owner of models that are named without one
 _AT_ONCE = 1 << 14  # texts
 
 
@@ -50,7 +49,6 @@ class ModelTable:
         Raises:
             InputError: there is no such model, or it has no table of token vectors.
         """
-        no_url(name)
         if (found := _read(name)) is None:
             from batchplan.embedding.encoder import load_model
 
@@ -121,8 +119,9 @@ def _read(name: str) -> tuple[Any, NDArray[np.float32]] | None:
     with missing_told():
         from tokenizers import Tokenizer  # isort: skip
         from safetensors import safe_open
+        found = located(name)
     try:
-        folder = _folder(name)
+        folder = _folder(found)
         modules = folder / "modules.json"
         first = parse_json(modules.read_bytes())[0]["path"] if modules.exists() else ""
         tokenizer = Tokenizer.from_file(str(folder / first / "tokenizer.json"))
@@ -145,5 +144,4 @@ def _folder(name: str) -> Path:
         return Path(name)
     from huggingface_hub import snapshot_download
 
-    owned = name if "/" in name else f"{_HUB}/{name}"
-    return Path(snapshot_download(owned, allow_patterns=["*.json", "*.safetensors"]))
+    return Path(snapshot_download(name, allow_patterns=["*.json", "*.safetensors"]))

@@ -140,7 +140,7 @@ def test_refusals():
     said = run(*WORDS, "--prompt", "qery", "--prompt", "document", "-o", "pairs")
     assert (said.exit_code, len(said.stderr.splitlines())) == (3, 1)
     assert "got 'qery', but model has query, document; name one of them" in said.stderr
-    with pytest.raises(InputError, match="nothing/at/all: cannot be loaded by sentence-transf"):
+    with pytest.raises(InputError, match="nothing/at/all: no such folder, nor a name on the Hub"):
         SentenceEncoder("nothing/at/all", EmbedOptions(columns="anchor"))
     said = run("embed", "model", *WORDS[2:], "-o", "model/pairs")
     assert "would overwrite or join the input model" in said.stderr

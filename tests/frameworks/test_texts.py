@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -154,6 +155,34 @@ def test_the_table_by_its_own_command():
     assert pq.read_schema("v/shard-000000.parquet").names == ["id", "question", "answer"]
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_model_of_the_hub_without_a_network(whole):
+    """The library of the Hub would try again for minutes."""
+    environment = {
+        **os.environ, "HF_HUB_OFFLINE": "0", "HF_HUB_CACHE": os.path.abspath("hub"),
+        "HF_ENDPOINT": "http://127.0.0.1:1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+    }  # fmt: skip
+    words = [sys.executable, "-m", "batchplan", *PLAN[:3], "user/small", "-b", "8", "-q"]
+    words += ["--embed"] * whole
+
+    def refusal():
+        done = subprocess.run(words, env=environment, capture_output=True, text=True)
+        assert "Retrying" not in done.stderr
+        return done.returncode, done.stderr
+
+    code, said = refusal()
+    assert (code, len(said.splitlines())) == (3, 1)
+    assert "user/small: no such folder, and the Hub cannot be reached at http://127.0.0.1:1" in said
+    assert "run hf download user/small" in said
+    shutil.copytree("model", f"hub/models--user--small/snapshots/{'a' * 40}")
+    Path("hub/models--user--small/refs").mkdir()
+    Path("hub/models--user--small/refs/main").write_text("a" * 40)
+    assert refusal() == (0, "")
+    made = Path("plan.npy").read_bytes()
+    run(*PLAN, *["--embed"] * whole, "-o", "own.npy", "-q")
+    assert Path("own.npy").read_bytes() == made
+
+
 def test_columns_negatives_and_labels():
     texts = columns()
     hard = texts["answer"][1:] + texts["answer"][:1]
@@ -198,7 +227,13 @@ def test_refusals():
     said = run(*PLAN, "--pair", "pairs.parquet", code=2).stderr
     assert "give one table with all texts" in said
     said = run("plan", "pairs.parquet", "--model", "none/such", code=3).stderr
-    assert "none/such: cannot be loaded by sentence-transformers" in said
+    assert "none/such: no such folder, and the Hub cannot be reached" in said
+    said = run("plan", "pairs.parquet", "--model", "./such", code=3).stderr
+    assert "./such: no such folder, nor a name on the Hub; check the path" in said
+    said = run(*PLAN, "-o", "-", "--json", code=2).stderr
+    assert "choose one" in said
+    assert not Path("-.vectors").exists()
+    assert not Path("plan.vectors").exists()
     config = Path("model/config.json")
     config.write_text(config.read_text().replace('"hidden_size": 16', '"hidden_size": "many"'))
     said = run(*PLAN, "--embed", code=3).stderr.splitlines()
