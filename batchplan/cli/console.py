@@ -27,8 +27,8 @@ from batchplan.runtime import CHOICE, COMMAND, NOTE, PLANNED, SCRATCH, WARNING
 from batchplan.text import clean, one_line
 
 _COMPILING = (
-    "compiling kernels, once for an installation: 10 to 30 seconds for a plan; batchplan warmup "
-    "compiles all"
+    "compiling kernels that no earlier command needed: up to 30 seconds; batchplan warmup compiles "
+    "all"
 )
 COMPILE = "compile"  # a stage
 _NARROWEST = 24  # characters of a value, however narrow the terminal is

@@ -35,6 +35,8 @@ NAME = EMBEDDED
 _MOST_BYTES = 1 << 20
 _CUT = 300  # characters of a text that is written
 _BATCHES_AT_ONCE = 64  # batches of the model between two steps of the progress
+_Advance = Callable[[int], None]
+_Vectors = NDArray[np.float16]
 
 
 class Encoder(Protocol):
@@ -110,17 +112,7 @@ def embed(
     paths, path = listed(data), Path(output)
     model = [encoder] if isinstance(encoder, str) and os.path.isdir(encoder) else []
     check_folder(path, NAME, force=force or reuse, inputs=[*paths, *model])
-    used: Any = encoder
-    if isinstance(encoder, str):
-        with runtime.stage("load"):
-            if settings.table:
-                from batchplan.embedding.tokens import ModelTable
-
-                used = ModelTable.read(encoder)
-            else:
-                from batchplan.embedding.encoder import SentenceEncoder
-
-                used = SentenceEncoder(encoder, settings, runtime)
+    used: Any = _loaded(encoder, settings, runtime) if isinstance(encoder, str) else encoder
     with runtime.stage("scan"):
         source = Source.of(paths, runtime, settings.names, settings.shard_order)
         _require_text(source)
@@ -153,14 +145,11 @@ def embed(
                 advance(len(table) * width)
                 continue
             columns = {} if ids is None else {"id": ids.slice(first, len(table))}
-            rows = np.arange(first, first + len(table))
-            sides = [] if tokens is None else tokens.embed(rows)
-            for column, (texts, written) in enumerate(zip(table, settings.written, strict=True)):
-                if tokens is None:
-                    vectors = _vectors(used, texts, column, settings.batch_size, advance)
-                else:
-                    vectors = sides[column]
-                    advance(len(table))
+            if tokens is None:
+                sides = _by_model(used, table, settings.batch_size, advance)
+            else:
+                sides = _by_tokens(tokens, first, len(table), advance)
+            for vectors, texts, written in zip(sides, table, settings.written, strict=True):
                 _require_finite(vectors, source, first)
                 columns[written] = pa.FixedSizeListArray.from_arrays(
                     pa.array(vectors.ravel()), vectors.shape[1]
@@ -171,6 +160,18 @@ def embed(
             write_files({shard: _writer(pa.table(columns))})
         dim = _dim(shard, settings)
     return Embedded(facts, dim, number + 1, kept)
+
+
+def _loaded(name: str, settings: EmbedOptions, runtime: Runtime) -> Any:
+    """Load a model of sentence-transformers, or its token vectors alone."""
+    with runtime.stage("load"):
+        if settings.table:
+            from batchplan.embedding.tokens import ModelTable
+
+            return ModelTable.read(name)
+        from batchplan.embedding.encoder import SentenceEncoder
+
+        return SentenceEncoder(name, settings, runtime)
 
 
 def _tokenized(model: Any, source: Source, runtime: Runtime) -> TokenTable:
@@ -218,32 +219,35 @@ def _claim(folder: Path, facts: dict[str, Any], force: bool) -> None:
     write_files({path: json.dumps(facts, indent=2).encode() + b"\n"})
 
 
-def _vectors(
-    encoder: Encoder,
-    texts: pa.ChunkedArray,
-    column: int,
-    batch_size: int,
-    advance: Callable[[int], None],
-) -> NDArray[np.float16]:
-    """Return the vectors (n, d) of texts. Equal texts are embedded once. Long ones come first, so
-    that the texts of a batch have similar lengths."""
-    coded = encoded(texts.unify_dictionaries().combine_chunks(), pa.large_string())
-    codes = coded.indices.to_numpy()
-    counts = np.bincount(codes)
-    order = np.argsort(-pc.binary_length(coded.dictionary).to_numpy(), kind="stable")
+def _by_tokens(tokens: TokenTable, first: int, rows: int, advance: _Advance) -> Iterator[_Vectors]:
+    """Yield the vectors (n, d) of each column, from token vectors."""
+    for vectors in tokens.embed(np.arange(first, first + rows)):
+        advance(rows)
+        yield vectors
+
+
+def _by_model(
+    encoder: Encoder, table: pa.Table, batch_size: int, advance: _Advance
+) -> Iterator[_Vectors]:
+    """Yield the vectors (n, d) of each column. Equal texts are embedded once. Long ones come first,
+    so that the texts of a batch have similar lengths."""
     at_once = batch_size * _BATCHES_AT_ONCE
-    vectors: list[Any] = []
-    for start in range(0, len(order), at_once):
-        some = order[start : start + at_once]
-        with np.errstate(over="ignore"):
-            rows = encoder.encode(coded.dictionary.take(pa.array(some)).to_pylist(), column)
-            vectors.append(rows.astype(np.float16))
-        advance(int(counts[some].sum()))
-    joined: NDArray[np.float16] = np.concatenate(vectors)[np.argsort(order)[codes]]
-    return joined
+    for column, texts in enumerate(table):
+        coded = encoded(texts.unify_dictionaries().combine_chunks(), pa.large_string())
+        codes = coded.indices.to_numpy()
+        counts = np.bincount(codes)
+        order = np.argsort(-pc.binary_length(coded.dictionary).to_numpy(), kind="stable")
+        vectors = []
+        for start in range(0, len(order), at_once):
+            some = order[start : start + at_once]
+            with np.errstate(over="ignore"):
+                rows = encoder.encode(coded.dictionary.take(pa.array(some)).to_pylist(), column)
+                vectors.append(rows.astype(np.float16))
+            advance(int(counts[some].sum()))
+        yield np.concatenate(vectors)[np.argsort(order)[codes]]
 
 
-def _require_finite(vectors: NDArray[np.float16], source: Source, first: int) -> None:
+def _require_finite(vectors: _Vectors, source: Source, first: int) -> None:
     wrong = np.flatnonzero(~np.isfinite(vectors).all(1))
     if wrong.size:
         raise InputError(

@@ -35,10 +35,11 @@ def located(name: str) -> str:
     except Exception as error:  # of its HTTP library, which differs between versions
         reason = str(error).partition("\n")[0] or type(error).__name__
     try:
-        return snapshot_download(owned, local_files_only=True)
+        folder: str = snapshot_download(owned, local_files_only=True)
     except OSError:
         raise InputError(
             f"{name}: no such folder, and the Hub cannot be reached at {constants.ENDPOINT} "
             f"({reason:.200}); give the folder of a model, or run hf download {owned} where there "
             "is a network, which keeps it in the cache"
         ) from None
+    return folder

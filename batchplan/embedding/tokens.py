@@ -119,6 +119,7 @@ def _read(name: str) -> tuple[Any, NDArray[np.float32]] | None:
     with missing_told():
         from tokenizers import Tokenizer  # isort: skip
         from safetensors import safe_open
+
         found = located(name)
     try:
         folder = _folder(found)
