@@ -1,5 +1,5 @@
 # Everything runs in .venv, made on first use with the versions pinned in constraints.txt; only
-# test-oldest has an environment of its own, with those of constraints-oldest.txt.
+# test-oldest has an environment of its own, with the versions of constraints-oldest.txt.
 PYTHON ?= python3
 BIN := .venv/bin
 DATA ?= sample_data

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from batchplan.errors import MissingPackageError
 
 DISTRIBUTION = "batchplanner"  # on PyPI, where another project is called batchplan
-# Those of every installation except ``pip install --no-deps``, which reads plans with NumPy.
+# Packages of every installation except ``pip install --no-deps``, which reads plans with NumPy.
 _USUAL = ("llvmlite", "numba", "numpy", "pyarrow", "rich", "scipy", "torch", "typer")
 _MODELS = "huggingface_hub", "safetensors", "sentence_transformers", "tokenizers", "transformers"
 _INSTALLED_BY = {

@@ -358,6 +358,6 @@ def trailing_zeros(_typing: Any, _value: Any) -> Any:
 
 @njit
 def ordered(bits):  # type: ignore[no-untyped-def]
-    """Return the bits of a float32 as an int32 that sorts like the float. Its upper half is that of
-    the nearest bfloat16 that is not above."""
+    """Return the bits of a float32 as an int32 that sorts like the float. Its upper half has
+    the bits of the nearest bfloat16 that is not above."""
     return bits ^ ((bits >> 31) & 0x7FFFFFFF)

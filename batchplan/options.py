@@ -100,7 +100,7 @@ def option(
         metavar: the name of the value in help, if its type and kind do not give it.
         recorded: whether plans store its value. They store nothing of where and how fast they were
             made.
-        limits: those of a number, see `Range`. `check_options` checks them, and help shows them.
+        limits: of a number, see `Range`. `check_options` checks them, and help shows them.
     """
     metavar = metavar or {"path": "FILE", "column": "COLUMN", None: None}[kind]
     about = {"help": help, "flags": flags, "kind": kind, "metavar": metavar, "recorded": recorded}
@@ -182,7 +182,7 @@ def with_options(kind: type, *, checked: bool = True) -> Callable[[F], F]:
         function.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
         lines = [f"    {one.name}: {one.metadata['help']}" for one in fields]
         about = inspect.cleandoc(function.__doc__ or "")
-        function.__doc__ = "\n".join([about, "", f"Options, those of `{kind.__name__}`:", *lines])
+        function.__doc__ = "\n".join([about, "", f"Options of `{kind.__name__}`:", *lines])
         return cast("F", function)
 
     return decorate

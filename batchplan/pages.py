@@ -9,7 +9,7 @@ _PAGE = re.compile(r"docs/(\w+)\.md(#[\w-]+)?")
 def linked(text: str) -> str:
     """Return a text with the address of each page that it names as ``docs/PAGE.md``.
 
-    Only a clone has these files. The addresses are those of the release: pyproject.toml names the
+    Only a clone has these files. The addresses are of the release: pyproject.toml names the
     documentation in ``project.urls``. A package without it keeps the names.
     """
     if "docs/" not in text or not (site := _site()):

@@ -32,7 +32,7 @@ def start_python(
     module: str, pipe: int, patience: float, pass_fds: Sequence[int] = (), **options: Any
 ) -> subprocess.Popen[bytes]:
     """Start ``module.serve()`` in a new Python process. A fork of this process could wait forever
-    for a lock that a thread had, such as that of the random numbers.
+    for a lock that a thread had, such as the lock of the random numbers.
 
     An interrupt at the terminal reaches only this process. The other one ends with it, also while
     it loads modules.
@@ -40,7 +40,7 @@ def start_python(
     Args:
         module: a module of this package.
         pipe, patience: see `end_with`.
-        pass_fds, options: those of Popen.
+        pass_fds, options: as for Popen.
 
     Raises:
         OSError: it could not be started.

@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 @contextmanager
 def single_threads() -> Iterator[Executor]:
     """Yield a pool of as many threads as torch may use. Meanwhile torch uses one thread in each of
-    them and in that of the caller, so that its results do not depend on their number.
+    them and in the caller's, so that its results do not depend on their number.
 
     One block per thread is faster than all threads on one tile: there is no barrier, so a busy core
     delays only its own block.

@@ -80,7 +80,7 @@ def runs(folder: Path, runtime: Runtime) -> list[Run]:
 
 
 def _planned(planner: str, data: Data, way: dict[str, Any], table: Path, runtime: Runtime) -> Any:
-    """Plan with some options, of which those of columns are in a table."""
+    """Plan with some options. Columns that they name are in a table."""
     if any(name.endswith(("_column", "_id")) for name in way):
         way = {**way, "label_table": str(table)}
     kind: Any = PLANNERS[planner].options

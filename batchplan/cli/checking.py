@@ -101,7 +101,7 @@ def check(
     except OutputError as error:
         if judgement.passed:
             raise
-        say(f"error: {error}")  # the exit status is still that of the verdict
+        say(f"error: {error}")  # the exit status is still the verdict's
     for warning in judgement.warnings:
         say(f"warning: {warning}")
     try:

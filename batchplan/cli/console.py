@@ -135,7 +135,7 @@ class Watch:
         return {"start-up": max(outside, 0.0), **self.seconds}
 
     def timing(self) -> tuple[str, str]:
-        """Return the total seconds and those of the slowest stage, or of all if ``verbose``."""
+        """Return the total seconds, and the seconds of the slowest stage, or all if ``verbose``."""
         spent = self.spent()
         stages = list(spent) if self._verbose else [max(spent, key=spent.__getitem__)]
         parts = ", ".join(f"{stage} {spent[stage]:.2f}" for stage in stages)

@@ -24,7 +24,7 @@ _OTHERS: tuple[str, ...] = ()  # the panel of all options that no other panel of
 
 
 class PaneledCommand(TyperCommand):
-    """A command with help in panels: its own options, then those of all commands that measure."""
+    """A command with help in panels: its own options, then what all commands that measure have."""
 
     panels: ClassVar = {
         "Options": _OTHERS,

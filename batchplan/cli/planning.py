@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # these load numpy and rich
 
 PLAN_FILE, REFINED_FILE, TABLE_FILE = "plan.npy", "refined.npy", "negatives.parquet"
 _FORMATS = ".npy, .parquet, .npz, .jsonl or .txt, or - for text on standard output."
-# Options that the command of `plan` always names: those it chose, and those of the training.
+# Options that the command of `plan` always names: what it chose, and what the training has.
 _ALWAYS_SPELLED = ("batch_size", "temperature", "mega_batches", "relative_margin", "guard_penalty")
 _MEASURED = "temperature", "similarity"  # options of planners that evaluations have too
 _REFERENCE = "reference", "reference_pair"

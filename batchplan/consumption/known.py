@@ -1,4 +1,4 @@
-"""Counts known answers that met as negatives in training, and those of the plans."""
+"""Counts known answers that met as negatives in training and in the plans."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

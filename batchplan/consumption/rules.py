@@ -22,7 +22,7 @@ def zero_steps(epoch: Epoch) -> str | None:
 def single_rows(epoch: Epoch) -> str | None:
     """Steps have one row, but the batches of the plan have more."""
     seen, wanted = _sizes(epoch)
-    return f"those of the plan have {wanted}" if seen == 1 < wanted else None
+    return f"batches of the plan have {wanted}" if seen == 1 < wanted else None
 
 
 def other_devices(epoch: Epoch) -> str | None:
@@ -47,7 +47,7 @@ def same_part(epoch: Epoch) -> str | None:
         return None
     for rank, own in enumerate(epoch.dealt.keys):
         if own[epoch.first : epoch.first + len(first)] == first:
-            return f"that of rank {rank}"
+            return f"all ranks saw the batches of rank {rank}"
     return None
 
 
@@ -97,7 +97,7 @@ def restarted(epoch: Epoch) -> str | None:
 
 
 def last_plan(epoch: Epoch) -> str | None:
-    """All steps that differ are those of another epoch's plan."""
+    """All steps that differ are from another epoch's plan."""
     places = [(rank, step + epoch.first) for rank, step in np.argwhere(epoch.grid == DIFFERS)]
     for number, other in epoch.others.items():
         ranks = min(len(other.keys), epoch.devices)
@@ -106,7 +106,7 @@ def last_plan(epoch: Epoch) -> str | None:
             for rank, step in places
         ):
             first = min(step for _, step in places)
-            return f"epoch {epoch.number} got that of epoch {number} from step {first} on"
+            return f"epoch {epoch.number} got the plan of epoch {number} from step {first} on"
     return None
 
 

@@ -143,8 +143,8 @@ def verify(
         plans: plans by their first epoch. Each is used until the first epoch of the next plan.
         trace: the files of `batchplan.training.Recorder`. Steps before the first recorded step are
             not judged.
-        epochs: number of epochs that must be there. None: those of the trace, and those for which
-            there is a plan.
+        epochs: number of epochs that must be there. None: the epochs of the trace, and those
+            for which there is a plan.
         partial: whether the run may go on, so that steps may be missing at the end.
         label_table: the Parquet file with the ids that the plans name; None for their own table,
             which need not exist any more.

@@ -22,8 +22,8 @@ class Answers:
         anchors: int64 (N,), from 0: the same number for the same anchor.
         documents: int64 (1 + k, N), from 0: the same number for the same document, of the positives
             and of mined negatives.
-        pairs: int64 (E,), rising: ``anchor * width + document`` of each pair that is known, which
-            those of all rows are.
+        pairs: int64 (E,), rising: ``anchor * width + document`` of each known pair. The pairs of
+            all rows are known.
         width: more than any number of a document.
     """
 
@@ -50,7 +50,7 @@ class Answers:
         return cls(anchors, documents, distinct(pairs), width)
 
     def take(self, rows: Int64Array) -> "Answers":
-        """Return the answers among the given rows (n,), in the given order. Numbers become those of
+        """Return the answers among the given rows (n,), in the given order. Numbers become
         the first place of each anchor and each document."""
         anchors, documents = first_places(self.anchors[rows]), self.documents[:, rows]
         numbers = first_places(documents.ravel()).reshape(documents.shape)

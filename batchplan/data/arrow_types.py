@@ -12,7 +12,7 @@ TAKES_VIEWS = int(pa.__version__.partition(".")[0]) >= 19  # as buffers, of whic
 
 
 def storage(kind: pa.DataType) -> pa.DataType:
-    """Return the type in which values are stored: that of an extension type, else the type itself.
+    """Return the type in which values are stored, which is another one for extension types.
     A type is an extension only if a package that was imported has registered it."""
     while isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type
@@ -64,7 +64,7 @@ def encoded(values: pa.Array, kind: pa.DataType) -> pa.DictionaryArray:
     distinct and in order of first appearance."""
     if not pa.types.is_dictionary(values.type):
         return values.cast(kind).dictionary_encode()
-    # A file may have many values in its dictionary, but only those of these rows count.
+    # A file may have many values in its dictionary, but only these rows' count.
     own = values.indices.dictionary_encode()
     names = values.dictionary.take(own.dictionary).cast(kind).dictionary_encode()
     return pa.DictionaryArray.from_arrays(names.indices.take(own.indices), names.dictionary)

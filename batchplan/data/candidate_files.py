@@ -68,8 +68,8 @@ def read(path: ShardPath) -> tuple[Lists, Float32Array, pa.Array | None]:
 
 
 def _check(file: TableFile, path: ShardPath) -> str | None:
-    """Return the name of the column ``id``, None without one; refuse other columns than those of
-    lists of candidates."""
+    """Return the name of the column ``id``, None without one; refuse columns that lists of
+    candidates do not have."""
 
     def ids_in_lists(kind: pa.DataType) -> pa.DataType | None:
         return id_type(kind.value_type) if is_list(kind) else None

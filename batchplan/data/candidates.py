@@ -189,7 +189,7 @@ class Candidates:
 
     def take(self, rows: Int64Array) -> Candidates:
         """Return the candidates of the given rows (n,) among these rows, numbered in the given
-        order. The floors are those of the whole lists."""
+        order. The floors are taken from the whole lists."""
         place = np.full(self.num_rows, -1, np.int32)
         place[rows] = np.arange(len(rows), dtype=np.int32)
         from batchplan.data.candidate_kernels import fill_among, lengths_among  # compiled

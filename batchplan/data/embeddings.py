@@ -41,7 +41,7 @@ class Embeddings:
             positive in place of each missing one.
         missing: bool (k, N), which negatives are missing; None if all rows have k.
         ids: a pyarrow.Array of N integers or large_string, or None; ``ids.take(rows)`` gathers.
-        shards: the input files in order; those of x come first, unless they have both sides.
+        shards: the input files in order; files of x come first, unless they have both sides.
         fingerprint: ``b2:`` and 32 hex digits. It depends on the rows, their order, dtype and
             pairing; not on shards, file format, threads or ids.
         origin: how another process can read them from the same files; None for arrays in memory.
@@ -127,7 +127,7 @@ class Embeddings:
 
     @classmethod
     def of(cls, x: Any, y: Any = None, *, negatives: Any = None) -> Embeddings:
-        """Return the embeddings ``x``, or those of arrays; arguments and errors as
+        """Return the embeddings ``x``, or embeddings of arrays; arguments and errors as
         `from_arrays`."""
         if not isinstance(x, cls):
             return cls.from_arrays(x, y, negatives=negatives)

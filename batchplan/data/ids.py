@@ -1,4 +1,4 @@
-"""Row ids: integers, strings or bytes, all different; and whether those of two sources agree."""
+"""Row ids: integers, strings or bytes, all different; and whether the ids of two sources agree."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -20,8 +20,8 @@ def load_labels(column: str, embeddings: Data, table: str | Path | None = None) 
 
     Args:
         column: name of a column of integers, strings or booleans; null means "no label".
-        embeddings: N rows. Without ``table`` the column is read from their own files: those of x,
-            or those of y if x lacks it.
+        embeddings: N rows. Without ``table`` the column is read from their own files: of x,
+            or of y if x lacks it.
         table: a Parquet file with one row for each of the N rows, in the same order.
 
     Returns:

@@ -174,7 +174,7 @@ def numbered(sides: Iterable[Side]) -> list[Side]:
 
 def _open(origin: Origin) -> Sources:
     """Read the headers: a source that may have both sides and negatives, or one for each side, and
-    those of other negatives."""
+    the headers of other negatives."""
     wanted = origin.wanted
 
     def opened(files: Sequence[ShardPath], *sides: str, **columns: Any) -> Sources:
@@ -221,7 +221,7 @@ def _check_id_types(origin: Origin) -> None:
 
 
 def _ids(read: Sequence[tuple[list[Side], pa.Array | None]], runtime: Runtime) -> pa.Array | None:
-    """Return the ids of x, else those of y; those of y and negatives must not contradict them."""
+    """Return the ids of x, else of y. The ids of y and of negatives must not contradict them."""
     present = [(ids, sides[0]) for sides, ids in read if ids is not None]
     if not present or present[0][1].name == "negatives":
         return None

@@ -49,7 +49,7 @@ class Origin:
 
     @property
     def files(self) -> tuple[ShardPath, ...]:
-        """All files: those of x, of y and of negatives."""
+        """All files: of x, of y and of negatives."""
         return (*self.x, *self.y, *chain(*self.negatives))
 
     def require_same(self) -> None:

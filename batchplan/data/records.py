@@ -195,7 +195,7 @@ def _require_alike(schemas: Sequence[pa.Schema], paths: Sequence[ShardPath]) -> 
                 f"they are {', '.join(schema.names)}",
             )
             raise InputError(
-                f"{path}: its columns differ from those of {paths[0]}: {differs:.200}; the files "
+                f"{path}: its columns are not as in {paths[0]}: {differs:.200}; the files "
                 "must be alike, or name columns that are alike with --column"
             )
 

@@ -60,7 +60,7 @@ def stored_reference(reference: Embeddings | None) -> dict[str, str | None]:
 def _require_rows(reference: Embeddings, embeddings: Embeddings) -> None:
     if reference.num_rows != embeddings.num_rows:
         raise InputError(
-            f"got {reference.num_rows} rows, expected {embeddings.num_rows}, those of the data in "
+            f"got {reference.num_rows} rows, expected {embeddings.num_rows}, as in the data, in "
             "the same order; embed the same rows"
         )
     if not any(shard.location for shard in reference.shards):

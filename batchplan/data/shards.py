@@ -65,7 +65,7 @@ def find_files(
         expected: the suffixes that can be read, for messages.
         kind_of: returns the kind of a file, "" for an unknown one.
         locate: returns the path of a name.
-        order: that of files in folders and globs: ``lexicographic``, by the characters of the
+        order: of files in folders and globs: ``lexicographic``, by the characters of the
             whole path, or ``natural``, by the numbers in it.
 
     Raises:
@@ -134,7 +134,7 @@ def _expand(
         if not file.is_file():
             raise InputError(f"{file}: is not a regular file, expected a {expected} file")
     inside = {folder for file in files or [path / "any"] for folder in file.parents}
-    # Two folders above too, for those of a table such as the data/ of Iceberg; but a user may have
+    # Two folders above too, for files of a table such as the data/ of Iceberg; but a user may have
     # no access to what is above a URL.
     least = begin if isinstance(path, RemotePath) else begin - 2
     inside = {folder for folder in inside if len(folder.parts) >= least}

@@ -35,7 +35,7 @@ def refuse_splits(files: Sequence[ShardPath], begin: int, where: str) -> None:
         name = max(splits, key=lambda split: len(splits[split]))
         raise InputError(
             f"{where}: got files of the splits {', '.join(list(splits)[:5])}, whose rows would be "
-            f"joined; name those of one, such as {_name_of(splits[name], files)} for {name}"
+            f"joined; name the files of one, such as {_name_of(splits[name], files)} for {name}"
         )
 
 

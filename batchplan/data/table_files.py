@@ -108,7 +108,7 @@ def check_types(paths: Iterable[ShardPath]) -> None:
 def check_rows(table: ShardPath, embeddings: Data) -> None:
     """Refuse a table of the rows of the data that has other ids, or the same in another order.
 
-    Ids of which none is one of the data pass with a warning, since they may be those of the other
+    Ids of which none is one of the data pass with a warning, since they may be of the other
     side.
 
     Raises:

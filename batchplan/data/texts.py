@@ -106,7 +106,7 @@ def load_texts(
 
 
 def text_columns(names: str) -> Sequence[str]:
-    """Split the names of text columns at commas: those of x, y, then mined negatives. A single name
+    """Split the names of text columns at commas: of x, of y, then of mined negatives. A single name
     is for both x and y.
 
     Raises:

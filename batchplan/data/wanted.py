@@ -32,7 +32,7 @@ class Wanted:
         held: str,
         pairs: Sequence[tuple[str, str]] = (),
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the vectors of each side (one name if there is only one matrix), and those of
+        """Return the vectors of each side (one name if there is only one matrix), and of
         mined negatives in the order of their numbers.
 
         Args:

@@ -85,7 +85,7 @@ def embed(
     """Embed the texts of a data set as a folder of Parquet shards, which planners read.
 
     Row i of all shards, in order of their names, is row i of the data: a list of float16 for each
-    column of texts, those of mined negatives named ``negative_1`` and so on, and ``id`` if the data
+    column of texts (mined negatives are named ``negative_1`` and so on), and ``id`` if the data
     has ids. The folder appears when it is complete. Until then, shards are in ``OUTPUT.partial``,
     where the next run with the same model, data and options goes on.
 

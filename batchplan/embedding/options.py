@@ -11,8 +11,8 @@ class EmbedOptions:
     """How texts are embedded.
 
     Raises:
-        InputError: a value has not the type of its option, or is out of range; or the number of
-            prompts is not that of the columns.
+        InputError: a value has not the type of its option, or is out of range; or the numbers
+            of prompts and columns differ.
     """
 
     columns: str = option(

@@ -170,7 +170,7 @@ T = TypeVar("T")
 
 @contextmanager
 def opened_file(path: ShardPath, what: str) -> Iterator[BufferedReader]:
-    """Open a file for reading; arguments and errors are those of `open_regular`, and of
+    """Open a file for reading; arguments and errors as `open_regular`, and
     `RemotePath.open`."""
     if not isinstance(path, RemotePath):
         with open_regular(path, what) as stream:

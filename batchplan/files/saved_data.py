@@ -1,4 +1,4 @@
-"""What folders say about their files: those that `datasets` saved, those of `embed`, and tables
+"""What folders say about their files: folders of `datasets`, folders of `embed`, and tables
 with versions, whose files also have overwritten and deleted rows."""
 
 from contextlib import suppress

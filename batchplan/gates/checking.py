@@ -33,7 +33,7 @@ def check_plan(
         plan: of the N rows of the embeddings.
         embeddings: N pairs.
         facts: groups and the reference, as `RowFacts.read` returns them.
-        gates: the limits; those of the kind ``fail-regress`` need a baseline.
+        gates: the limits; the kind ``fail-regress`` needs a baseline.
         options: how to measure, as for `batchplan.evaluate`.
         runtime: device, memory budget, seed of the random plans, progress.
         name: of the plan, shown in the judgement.

@@ -91,7 +91,7 @@ def affinity_graph(
         temperature: tau.
         negatives: float32 (k, N, d) on the CPU, mined negatives; None for pairs.
         missing: bool (k, N), which of these do not exist; None if all do.
-        ceilings: float32 (N,), those of a guard: with mined negatives, pairs that reach one by any
+        ceilings: float32 (N,), of a guard: with mined negatives, pairs that reach one by any
             document get no edge. Lists of pairs have none.
 
     Raises:

@@ -34,7 +34,7 @@ def listed_affinity(
         neighbors: the most candidates of a row to link.
         batch_size: B.
         temperature: tau.
-        ceilings: float32 (N,), those of the guard; pairs that reach one get no edge.
+        ceilings: float32 (N,), of the guard; pairs that reach one get no edge.
 
     Raises:
         ResourceError: the graph does not fit into the memory budget.

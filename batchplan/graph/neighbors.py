@@ -16,7 +16,7 @@ from batchplan.guard.rules import bytes_of_rows, rules_of
 from batchplan.runtime import FEWER, Runtime, full_float32, silent
 
 _FIXED = 64 << 20  # bytes: kernels, samples
-_THREAD_BYTES = 96 << 20  # a tile, its candidates and those of the sample
+_THREAD_BYTES = 96 << 20  # a tile, its candidates, and the candidates of the sample
 _ROW_BYTES = 16  # floors, bars and limits
 
 
@@ -62,7 +62,7 @@ def neighbors_both_ways(
     """The exact k nearest y of every x and, with ``both`` and if y is another matrix, the k nearest
     x of every y.
 
-    The other arguments, the errors and the work are those of `nearest_neighbors`.
+    The other arguments, the errors and the work are as of `nearest_neighbors`.
     """
     n = embeddings.num_rows
     if not 1 <= k < n:

@@ -124,7 +124,7 @@ def _joined(graph: _Graph, most: int, rounds: int, generator: np.random.Generato
 
 
 def _total_inside(graph: _Graph, parts: Int64Array) -> float:
-    """The weight inside parts, without that of nodes in no part."""
+    """The weight inside parts. Nodes in no part have none."""
     own = np.repeat(parts, np.diff(graph.indptr))
     return float(graph.weights[(own >= 0) & (own == parts[graph.indices])].sum(dtype=np.float64))
 

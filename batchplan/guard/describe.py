@@ -233,7 +233,7 @@ def _guard_effects(
         positive: (N,), x_i . y_i.
         codes: int64 (N,) for each side: the same code for equal rows, -1 for rows without an equal.
         sample: int64 (S,), rows.
-        limits: that of each guard.
+        limits: of each guard.
         advance: called with the number of rows done.
 
     Returns:

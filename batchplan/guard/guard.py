@@ -54,7 +54,7 @@ class Guard:
         ceilings: float32 (N,), c_i; None if no similarity is too high.
         apart: the rows that must be in different batches at any cost.
         reference: N rows of another model, whose similarities are compared with the ceilings; None
-            compares those of the data.
+            compares the similarities of the data.
     """
 
     ceilings: NDArray[np.float32] | None = None
@@ -95,7 +95,7 @@ def make_guard(
         groups: codes (N,); rows with the same code must be in different batches; -1 is no group.
         answers: known answers; None allows all rows that groups allow.
         usual: the usual positive; None compares each row only with its own positive.
-        reference: N rows of any dimension, whose similarities replace those of the data.
+        reference: N rows of any dimension, whose similarities replace the data's.
 
     Raises:
         InputError: as `Embeddings.require_similarities`, if there are ceilings.

@@ -229,7 +229,7 @@ class _Meetings(NamedTuple):
         rows: (items,), the row of each.
         firsts: (C + 3,), the first key of each array of codes, of documents, answers, and rows.
         starts: (keys + 1,), where the items of each key start.
-        items: those of all keys; (0,) if batches are small, or the items too many.
+        items: of all keys; (0,) if batches are small, or the items too many.
     """
 
     rows: Int64Array

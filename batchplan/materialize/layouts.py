@@ -33,7 +33,7 @@ def lay_out(
         order: the parts of all devices step after step, in one folder.
         strided: in each step, row j of devices 0 to W - 1, then row j + 1; for loaders that give
             row i to device i mod W.
-        rank-major: all rows of device 0, then those of device 1; for loaders that give each device
+        rank-major: all rows of device 0, then all of device 1; for loaders that give each device
             a contiguous part of equal length, and each of its workers a contiguous part of that.
         ranks: a folder for each device.
 
@@ -42,11 +42,11 @@ def lay_out(
         layout: one of those above.
         workers: K. Loaders take a batch from each worker in turn, so worker k reads batches k,
             k + K, and so on. Under ``order`` and ``ranks``, shard s is for worker s mod K. Under
-            ``rank-major``, the rows of one worker follow those of another.
+            ``rank-major``, the rows of one worker follow the rows of another.
         shard_rows: the most rows of a shard, rounded down to whole batches, but at least one batch.
 
     Returns:
-        By the name of each folder, which is "" for that of the data set: int64 (n,) for each shard,
+        By the name of each folder, which is "" for the data set's own: int64 (n,) for each shard,
         the row numbers of its rows, in order.
 
     Raises:
@@ -178,7 +178,7 @@ class Tuples:
     Attributes:
         layout: ``n-tuple``, a row for each anchor with all its negatives; or ``triplet``, M rows.
         folders: a single one; its shards are row numbers of the data, `group` for each tuple.
-        group: rows of the data in a tuple: that of the anchor, then those of the negatives.
+        group: rows of the data in a tuple: the anchor, then the negatives.
     """
 
     layout: Layout
@@ -207,7 +207,7 @@ class Tuples:
         return cls(layout, {"": shards}, rows.shape[1])
 
     def read(self, schema: pa.Schema, where: str) -> pa.Schema:
-        """Return the columns to read: that of the anchors, and that of positives and negatives.
+        """Return the columns to read: of the anchors, and of positives and negatives.
 
         Raises:
             InputError: it is unclear which; ``where`` begins the message.

@@ -144,7 +144,7 @@ def _require_ids(rows: Int64Array, ids: Any, source: Source, column: str | None)
     """Require that these rows of the data have these ids.
 
     Args:
-        rows: int64 (n,), those of the entries of a plan, or the anchors of a table of negatives.
+        rows: int64 (n,), the entries of a plan, or the anchors of a table of negatives.
         ids: (n,), in Arrow.
         source: the data.
         column: of their ids, as `Source.ids` takes it; but ``id`` must be of a type of ids.

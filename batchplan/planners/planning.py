@@ -50,7 +50,7 @@ def plan(
         model: plans a table of texts from the token vectors of this model; ``x`` and ``model`` are
             as `batchplan.token_embeddings` takes them.
         seed, device, memory, observer: see `Runtime`.
-        options: those of the planner, as docs/cli.md lists them; `help` shows those of partition.
+        options: of the planner, as docs/cli.md lists them; `help` shows the options of partition.
 
     Raises:
         InputError: an unknown planner or option, options that do not fit the data, or arrays that
@@ -90,7 +90,7 @@ def mine_negatives(
 ) -> Negatives:
     """Mine a table of negatives with ``hardneg`` (the default) or ``scns``.
 
-    The arguments are those of `plan`.
+    The arguments are as for `plan`.
 
     Raises:
         InputError: as `plan`; the planner, or its options, make a plan of batches.

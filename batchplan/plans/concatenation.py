@@ -28,7 +28,7 @@ def concat(
     before it. Batches keep their rows.
 
     Args:
-        plans: those of the parts, in the order of the data, by names for messages.
+        plans: of the parts, in the order of the data, by names for messages.
         batch_order: ``planned``: the steps of each part in turn. ``shuffled``: the steps of all
             parts in random order, with steps that a tail made short or filled up at the end.
         seed: of that order.
@@ -53,8 +53,8 @@ def concat(
         for what in _ALIKE:
             if (got := getattr(plan.metadata, what)) != (expected := getattr(first.metadata, what)):
                 raise InputError(
-                    f"{name}: its {what.replace('_', ' ')} is {got}, that of {first_name} is "
-                    f"{expected}; plan all parts alike"
+                    f"{name}: its {what.replace('_', ' ')} is {got}, but {expected} in "
+                    f"{first_name}; plan all parts alike"
                 )
     counts = np.array([plan.metadata.num_rows for plan in parts])
     shifts = np.cumsum(counts) - counts

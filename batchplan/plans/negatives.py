@@ -48,7 +48,7 @@ class Negatives:
         probabilities: float32 (n, M), the probability of each negative in a single draw for its
             anchor; None if they were not drawn.
         mixup: float32 (n, M), coefficients nu from 0 to 1 of pseudo negatives: nu times the vector
-            of the negative plus 1 - nu times that of the anchor's positive; None without any.
+            of the negative plus 1 - nu times the vector of the anchor's positive; None without any.
 
     Raises:
         InputError: shapes that do not fit, a row out of range, a repeated anchor, a negative that

@@ -44,8 +44,8 @@ def read_files(path: Path, form: PlanFormat) -> Read:
         raise InputError(f"{path}: {problem}; give the path of a plan")
     try:
         with open_regular(path, "a plan") as stream:
-            # Read after the rows are opened: a save renames the sidecar first, so that of new rows
-            # is there.
+            # Read after the rows are opened: a save renames the sidecar first, so the sidecar
+            # of new rows is there.
             text = read_sidecar(path, os.fstat(stream.fileno()).st_size) if form.sidecar else None
             rows, offsets, document = form.read(stream, path)
     except OSError as error:
@@ -58,7 +58,7 @@ def read_files(path: Path, form: PlanFormat) -> Read:
 def stored_offsets(
     document: Document | None, num_entries: int, batch_size: int, where: str
 ) -> Int64Array:
-    """Return the batch offsets of the metadata; without them, those of full batches.
+    """Return the batch offsets of the metadata; without them, the offsets of full batches.
 
     Raises:
         InputError: not a list of integers.

@@ -50,7 +50,7 @@ def edge_recall(measured: Measured) -> Estimate | None:
 def bandwidth(measured: Measured) -> int | None:
     """Return the largest distance of the two rows of an edge in the order of the plan.
 
-    The first entry of each row counts. None without edges, or if they are those of a sample.
+    The first entry of each row counts. None without edges, or if a sample was measured.
     """
     if measured.edges is None or measured.sample.rows is not None:
         return None

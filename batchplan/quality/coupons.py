@@ -47,7 +47,7 @@ class NegativesEvaluation:
 
 
 def evaluate_negatives(table: Negatives) -> NegativesEvaluation:
-    """Measure a table of negatives; the batch size is that of its metadata."""
+    """Measure a table of negatives; the batch size is in its metadata."""
     n, m, size = table.metadata.num_rows, table.per_anchor, table.metadata.batch_size
     p, drawn = table.probabilities, None
     if p is not None and p.all():
@@ -89,7 +89,7 @@ def expected_draws(probabilities: Float32Array) -> Float64Array:
     rule in log t, which is exact to many digits here.
 
     Args:
-        probabilities: (n, M), above 0, those of the rows in a single draw.
+        probabilities: (n, M), above 0, of the rows in a single draw.
     """
     p = probabilities.astype(np.float64)
     t = np.exp(_GRID) / p.min(axis=1, keepdims=True)

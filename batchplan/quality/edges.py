@@ -85,7 +85,7 @@ def largest_similarities(
 
 
 def _select(values: Float32Array, places: Int64Array, count: int, wanted: int) -> np.float32:
-    """Move the largest values, of equal ones those of lower places, to the front.
+    """Move the largest values to the front, of equal values the ones at lower places.
 
     Returns:
         The smallest of these values.

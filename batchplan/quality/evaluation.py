@@ -172,7 +172,7 @@ class Evaluation:
         return None if self.judge is None else self.judge.false_negatives
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields as JSON values; those of the sample only if there is one."""
+        """Return all fields as JSON values; fields of the sample only if there is one."""
         document = asdict(self)
         computed = document.pop("computed")
         if self.guard is not None:

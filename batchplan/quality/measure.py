@@ -92,7 +92,7 @@ def evaluate_plans(
 ) -> list[Evaluation]:
     """Evaluate several plans of the same data.
 
-    Each result equals that of `evaluate` with the same limit, bit for bit. One limit judges all
+    Each equals the result of `evaluate` with the same limit, bit for bit. One limit judges all
     plans, see `batchplan.quality.guard.limits`. Plans of the same batch size share the pass over
     all rows, and those with equal batches the random plans.
 

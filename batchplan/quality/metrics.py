@@ -85,8 +85,8 @@ def value_of(evaluation: Mapping[str, Any], name: str) -> Any:
 
 
 def texts(evaluation: Mapping[str, Any]) -> dict[str, str]:
-    """Return the texts of the metrics that have a label, by name, without those of a part that was
-    not measured.
+    """Return the texts of the metrics that have a label, by name. Parts that were not
+    measured have none.
 
     Estimates have their standard errors.
     """
@@ -175,7 +175,7 @@ METRICS: dict[str, Metric] = {
         Metric("loss_global", "loss, all rows", None, "{:.4f}",
                "the same if each row met all others"),
         Metric("gap", "gap to all rows", "lower", "{:z.4f} ({gap_random:z.4f} of random batches)",
-               "the loss of all rows less that of the plan"),
+               "the loss of all rows less the loss of the plan"),
         Metric("oracle_share", "share of the way to the oracle", "higher", "{:z.1%}",
                "from random batches to the oracle",
                column=Column("oracle", "{:z.1%}", "0.0%")),
@@ -228,7 +228,7 @@ METRICS: dict[str, Metric] = {
                "{guard.by.duplicate:,} by duplicate, {guard.by.known:,} by known answer; {:,} rows",
                "such pairs by reason, and the rows in any of them"),
         Metric("guard.mined.broken", "of them by a mined negative", None,
-               "{:,}: that of one row is too similar to the anchor of the other",
+               "{:,}: the negative of one row is too similar to the anchor of the other",
                "such pairs that only a mined negative makes"),
         Metric("guard.mined.false", "false mined negatives", None,
                "{:,} of {guard.mined.negatives:,}, in {guard.mined.rows_affected:,} rows: too "

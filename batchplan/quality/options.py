@@ -30,7 +30,7 @@ class EvaluationOptions(ReferenceOptions, AnswerOptions):
             0 compares all rows, None all of up to `ALL_UP_TO` and `USUAL_SAMPLE` of more.
         relative_margin, absolute_margin, max_score: at most one limit on the similarity of
             negatives; see `GuardReport`. Pairs that reach it are counted, and the plan is
-            also measured without them. If there is none, that of `quality.guard.limits` applies.
+            also measured without them. If there is none, see `quality.guard.limits`.
         guard: whether a limit applies at all.
         edges: whether to find the largest similarities of all rows, for `edge_recall` and
             `bandwidth`.

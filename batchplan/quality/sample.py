@@ -13,7 +13,7 @@ class Sample:
 
     Attributes:
         num_rows: N.
-        rows: int64 (S,), the two rows of the first stratum, then those of the next; None for all N
+        rows: int64 (S,), the two rows of the first stratum, then two of the next; None for all N
             rows, whose means are exact.
         strata: int64 (S / 2,), the rows of each stratum, N in all; None for all rows.
     """
@@ -49,9 +49,9 @@ class Sample:
         return float(values.reshape(-1, 2).mean(axis=1) @ self.strata)
 
     def ratio(self, part: Float64Array, whole: Float64Array) -> tuple[float, float]:
-        """Estimate the sum of ``part`` over that of ``whole``, and its standard error.
+        """Estimate the sum of ``part`` over the sum of ``whole``, and its standard error.
 
-        The error is that of the linear part of the ratio (Cochran, section 6.13).
+        The error is the standard error of the linear part of the ratio (Cochran, section 6.13).
         """
         if not (total := self.total(whole)):
             return 0.0, 1.0  # nothing is known

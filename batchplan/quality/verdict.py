@@ -95,7 +95,7 @@ def is_risky(share: float, random: float) -> bool:
 
 
 def risk_in_words(random: float) -> str:
-    """Say what the share of likely false negatives is, and that of random batches."""
+    """Say what the share of likely false negatives is, in the plan and in random batches."""
     return f"of pairs are likely false negatives (random {percent(random)})"
 
 
@@ -117,7 +117,7 @@ def sentence_on(plan: Plan, gain: Gain) -> str:
     It says the rise of the loss in nats; the share of the gap would need a pass over all rows.
     """
     above, random = gain.plan.loss - gain.random.loss, gain.random
-    words = "nats above that of random batches" + " among true negatives" * gain.limited
+    words = "nats above the loss of random batches" + " among true negatives" * gain.limited
     noise = hypot(gain.plan.loss_error, random.loss_error)
     hard = Aspect("hardness", f"its loss is {above:.2g}", words, is_harder(above, noise))
     risk = _risk_of(
@@ -189,7 +189,7 @@ def _judge(names: Sequence[str], limits: Sequence[str], guard: GuardReport | Non
 
 def _deciding(evaluation: Evaluation) -> tuple[Aspect, Aspect, Aspect, bool]:
     """Return hardness, false negatives and coverage, and whether the share of false negatives is
-    above that of random batches."""
+    above the share in random batches."""
     share, judge = evaluation.false_negatives, evaluation.judge
     random = 0.0 if judge is None else judge.false_negatives_random
     occur = _coverage(evaluation.partitions_rows, evaluation.coverage)

@@ -65,7 +65,7 @@ class Split(NamedTuple):
 def climb(block, side, search):  # type: ignore[no-untyped-def]
     """Swap rows between the sides of a block: ``side``, int8 (m,) of 0 or 1, changes in place.
 
-    The method is that of Kernighan and Lin (1970). The best swap is made even if it lowers the
+    The method is from Kernighan and Lin (1970). The best swap is made even if it lowers the
     loss, and its rows are locked. After ``patience`` swaps without a new best state, the block
     returns to its best state. Candidates for swaps are the ``top`` rows per side that would gain
     most if only they changed sides. All rows are compared every few swaps, and between these only

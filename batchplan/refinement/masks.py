@@ -28,7 +28,7 @@ def masks_of(objective: Objective, members: Int64Array) -> Mask:
 def masks_from(objective: Objective, members: Int64Array, judged: torch.Tensor) -> Mask:
     """`masks_of` from the similarities by which the guard judges, float32 (blocks, m, m).
 
-    With mined negatives, they are those of the most similar documents.
+    With mined negatives, they are the similarities of the most similar documents.
     """
     masks = np.empty(judged.shape, np.uint8)
     ceilings = objective.guard.ceilings

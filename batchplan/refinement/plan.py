@@ -41,7 +41,7 @@ def refine(
         options: fields of `RefineOptions`: ``passes``, ``temperature``, guards and others.
 
     Returns:
-        A plan with the same batch sizes in the same order. Its metrics are those of `improved`.
+        A plan with the same batch sizes in the same order. Its metrics are described at `improved`.
 
     Raises:
         InputError: an unknown option or one out of range, a plan of other data, or arrays

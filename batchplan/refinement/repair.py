@@ -148,7 +148,7 @@ def _pair_extremes(groups, batches, kinds, ordered, starts, free):  # type: igno
         groups: int64 (entries,), the code of each entry, rising.
         batches: int64 (entries,), the batch of each entry.
         kinds: int64 (batches,), of each batch.
-        ordered: int64 (batches,), all batches by kind: those of kind k are from ``starts[k]`` to
+        ordered: int64 (batches,), all batches by kind: batches of kind k are from ``starts[k]`` to
             ``starts[k + 1]``.
         starts: int64 (kinds + 1,).
         free: bool (batches,), whether a batch is in no pair yet; updated.

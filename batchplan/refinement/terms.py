@@ -126,7 +126,7 @@ def products(sides: Sides, members: Int64Array) -> torch.Tensor:
 
 @njit
 def fill_terms(similarities, mask, temperature, out):  # type: ignore[no-untyped-def]
-    """Fill the terms exp(s / tau) of a block; those of pairs that do not count are 0.
+    """Fill the terms exp(s / tau) of a block; pairs that do not count get 0.
 
     All are divided by one factor, so that both directions share their exponentials: the geometric
     mean of the largest term and of the smallest term of a row with itself. If the logits spread too
@@ -178,7 +178,7 @@ def _raise(peaks, values):  # type: ignore[no-untyped-def]
 def _exponentials(values, centre, scale, powers, out):  # type: ignore[no-untyped-def]
     """Fill ``out`` with exp(scale (value - centre)), and 0 where that is below e^-87.
 
-    The method is that of `expf` in Cephes: exp(x) = 2^n exp(r), with a polynomial for exp(r). Its
+    The method is from `expf` in Cephes: exp(x) = 2^n exp(r), with a polynomial for exp(r). Its
     loops become vector instructions, and it has the same digits on all processors.
 
     Args:

@@ -61,7 +61,7 @@ class ReportContents:
 
     Attributes:
         plans: in the order given.
-        original, shuffled: similarities in the order of the data, and in that of the first random
+        original, shuffled: similarities in the order of the data, and of the first random
             plan that the evaluations compare with.
         embeddings: the data.
         options, seed: of the evaluations.

@@ -22,7 +22,7 @@ _DOTS = 200  # per inch of a PNG; 72 are the pixels of the page
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Use the matplotlib settings of a report in the body, whatever those of the caller are."""
+    """Use the matplotlib settings of a report in the body, whatever the caller has set."""
     with matplotlib.rc_context(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")  # the browser has more fonts
         matplotlib.rcdefaults()

@@ -65,8 +65,8 @@ def write_report(
         group_column: the name of their column.
         texts: the columns of the texts of x and of y, or one for both, to show examples with; None
             looks for likely ones, as `batchplan.data.texts.likely_columns`.
-        text_table: the file that has them; None for those of the embeddings.
-        rows: rows to show with their batches, before those of the hardest batches, in a report of
+        text_table: the file that has them; None for the files of the embeddings.
+        rows: rows to show with their batches, before rows of the hardest batches, in a report of
             one plan.
         png: a folder to write the pictures to as well.
         atlas: a Parquet file for embedding-atlas to write as well, in a report of one plan; see

@@ -41,7 +41,7 @@ class Ahead:
         share: of the steps of a plan, those that are left when the next one is made.
         epochs: number of epochs of the run; None if that is not known.
         files: the folder of the plans.
-        vectors: those of the training steps.
+        vectors: of the training steps.
         planner: makes the plans.
 
     Raises:

@@ -55,7 +55,7 @@ _NAMES = get_type_hints(Arguments).keys()
 
 
 def check_arguments(given: Mapping[str, Any]) -> None:
-    """Check those of some arguments that `Arguments` has.
+    """Check the arguments among some that `Arguments` has.
 
     Raises:
         InputError: names the argument, the value and what was expected.

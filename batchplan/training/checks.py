@@ -70,7 +70,7 @@ def digest_of(dataset: Any) -> str | None:
 
 
 def check_rows(num_rows: int, dataset: Sized) -> None:
-    """Require that a data set has as many rows as that of a plan.
+    """Require that a data set has as many rows as the data of a plan.
 
     Raises:
         InputError: it has another number.

@@ -43,7 +43,7 @@ class EpochPlans:
         for epoch in range(epochs):
             sampler.set_epoch(epoch)
 
-    Every process embeds its share of the rows. That of rank 0 plans and saves, and the others wait
+    Every process embeds its share of the rows. Rank 0 plans and saves, and the others wait
     until the file is there. They meet in the folder, which all must share: planning may take longer
     than a collective of torch.distributed may wait. A run that resumes uses the plans that exist,
     so that an epoch goes on with its own. A run that begins with epoch 0 must find no plans: use a
@@ -88,7 +88,7 @@ class EpochPlans:
         keep: number of plans that stay, the newest ones. A run that resumes in the middle of an
             epoch needs the plan of that epoch.
         seed: the seed of the plan of epoch e is ``seed + e``.
-        rank, world_size: of this process; by default those of torch.distributed, or the variables
+        rank, world_size: of this process; by default from torch.distributed, or the variables
             ``RANK`` and ``WORLD_SIZE`` that torchrun sets.
         timeout: seconds that a process waits for another one.
         device, memory: see `batchplan.Runtime`.
@@ -183,8 +183,8 @@ class EpochPlans:
         return np.diff(cut_order(np.arange(self.num_rows), self.batching, None)[1])
 
     def num_batches(self) -> int:
-        """Return the number of batches of every plan. For planners that draw batches, it is that of
-        the newest plan, or of the plan of epoch 0, which is made."""
+        """Return the number of batches of every plan. For planners that draw batches, the
+        newest plan counts, or the plan of epoch 0, which is made."""
         if (sizes := self.batch_sizes()) is not None:
             return len(sizes)
         newest = self._loaded[1] if self._loaded is not None else self._planner.newest()
@@ -209,7 +209,7 @@ class EpochPlans:
 
     def is_undecided(self, epoch: int) -> bool:
         """Return whether `for_epoch` would refuse epoch 0 because of the plans in the folder, which
-        the state of a checkpoint would show to be those of this run."""
+        the state of a checkpoint would show to be of this run."""
         return epoch == 0 and self._files.is_undecided()
 
     @checked
@@ -368,8 +368,8 @@ class EpochPlans:
 
 
 def process_place(rank: int | None = None, world_size: int | None = None) -> tuple[int, int]:
-    """Return the rank of this process and the number of processes: the given numbers, or those of
-    torch.distributed, or those that torchrun sets."""
+    """Return the rank of this process and the number of processes: the given numbers, or
+    what torch.distributed or torchrun set."""
     from torch import distributed
 
     if distributed.is_available() and distributed.is_initialized():

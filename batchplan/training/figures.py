@@ -27,7 +27,7 @@ def measured(
     Args:
         plan: of the N pairs.
         embeddings: N pairs.
-        options: of the planner; those of the similarity, the temperature and the ids count.
+        options: of the planner; the similarity, the temperature and the ids count.
         runtime: the device, and the seed of the sample.
 
     Returns:

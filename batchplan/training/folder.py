@@ -47,7 +47,7 @@ class PlanFolder:
     The run begins with a handshake, which needs neither locks nor clocks: each process announces
     itself in ``rank-1.lock`` and so on, and the process of rank 0 answers in ``rank-1.start`` with
     the name of this start of the run. Vectors travel in files with this name. So files of earlier
-    processes, whether these have ended or not, are not taken for those of this run.
+    processes, whether these have ended or not, are not taken for files of this run.
 
     Args:
         path: of the folder, which is created with the first plan.
@@ -105,7 +105,7 @@ class PlanFolder:
             remove(path)
 
     def remove_old(self, epoch: int) -> None:
-        """Remove plans that are too old to keep, when that of an epoch is needed."""
+        """Remove plans that are too old to keep, when the plan of an epoch is needed."""
         newest = self.plan_path(epoch).name
         for path in [saved for saved in self.saved() if saved.name <= newest][: -self._keep]:
             remove(path)
@@ -117,16 +117,16 @@ class PlanFolder:
             remove(path)
 
     def resume(self) -> None:
-        """Accept the existing plans as those of this run."""
+        """Accept the existing plans as plans of this run."""
         self._resumed = True
 
     def is_undecided(self) -> bool:
-        """Return whether it is not known yet if the plans in the folder are those of this run."""
+        """Return whether it is not known yet if the plans in the folder are of this run."""
         return not (self._begun or self._resumed) and bool(self.saved())
 
     def begin(self, epoch: int, run: dict[str, Any]) -> None:
-        """Begin the run in this process, unless it has begun. Other processes than that of rank 0
-        wait until that has begun.
+        """Begin the run in this process, unless it has begun. Ranks above 0
+        wait until rank 0 has begun.
 
         Args:
             epoch: the first that is needed. A run that begins with epoch 0 must find no plans,
@@ -134,7 +134,7 @@ class PlanFolder:
             run: describes the run, as JSON values. What two descriptions have in common must agree.
 
         Raises:
-            InputError: the plans are those of another run, another run uses the folder now, or the
+            InputError: the plans are of another run, another run uses the folder now, or the
                 process of rank 0 describes the run in another way.
             OutputError: the folder cannot be written to.
             ResourceError: as `wait_for`.
@@ -179,7 +179,7 @@ class PlanFolder:
         remove(answer)
         for name, own, other in self._differences(run):
             raise InputError(
-                f"rank {self.rank}: its {name} is {own!r:.120}, but that of rank 0 is "
+                f"rank {self.rank}: its {name} is {own!r:.120}, but rank 0 has "
                 f"{other!r:.120}; give all processes the same options, and the same rows in the "
                 "same order"
             )
@@ -280,7 +280,7 @@ class PlanFolder:
 
     def _take_over(self, kept: int | None) -> None:
         """Remove the files of earlier runs' processes. Vectors that they embedded for the epoch
-        ``kept`` become those of this run."""
+        ``kept`` become this run's."""
         for path in self.path.glob("part-*"):
             _, *words, rank = path.stem.split("-")
             if (

@@ -169,7 +169,7 @@ class ResumableLoader(DataLoader[Any]):
         return {**self.batch_sampler.state_dict(), **place}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume where `state_dict` was called; raises as that of the sampler."""
+        """Resume where `state_dict` was called; raises as the sampler's."""
         self.batch_sampler.load_state_dict(state)
         self._steps = self._start = self.batch_sampler.position
 

@@ -70,8 +70,8 @@ class MultiDatasetPlans:
                 raise InputError(f"{name}: got a {type(own).__name__}, expected EpochPlans")
             if own.batching != first.batching:
                 raise InputError(
-                    f"{name}: its plans have {own.batching}, those of {first_name} have "
-                    f"{first.batching}, expected the same"
+                    f"{name}: its plans have {own.batching}, but plans of {first_name} "
+                    f"have {first.batching}, expected the same"
                 )
         self.batching, self.rank = first.batching, first.rank
         self._ends: Int64Array = np.cumsum([own.num_rows for own in plans.values()])

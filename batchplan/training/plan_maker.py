@@ -182,7 +182,7 @@ class PlanMaker:
             planner = RANDOM
             names = ("group_column", *_IDS, *_OF_ANY_ROWS)
             options = {name: self.options.get(name) for name in names}
-            # the batch size per device, unlike that of the batching
+            # the batch size per device, unlike the batching's
             options |= {**asdict(self.batching), "batch_size": self._chosen.batch_size}
         options["guard"] = False  # only ids and groups are known
         seed = self._seed(epoch)
@@ -248,7 +248,7 @@ class PlanMaker:
         chosen = kind(**options)
         if clock := [name for name in chosen.at_epoch(0, self._epochs) if name in options]:
             raise InputError(
-                f"{clock[0]}: got {options[clock[0]]!r:.80}, but each plan gets that of its epoch; "
+                f"{clock[0]}: got {options[clock[0]]!r:.80}, but each plan gets its epoch's; "
                 "leave it out"
             )
         if chosen.makes_table():

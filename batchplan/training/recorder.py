@@ -40,7 +40,7 @@ class Recorder(TraceWriter):
 
         Args:
             loader: the loader as the training loop takes it.
-            epoch: of the first pass; by default ``loader.epoch``, or one more than that of the
+            epoch: of the first pass; by default ``loader.epoch``, or one more than in the
                 last pass, from 0. A run that starts again must pass it.
             step: of the first batch of the first pass, if the loader begins in the middle of an
                 epoch; by default ``loader.steps``, or 0.

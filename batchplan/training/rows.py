@@ -38,7 +38,7 @@ def with_rows(dataset: Any) -> Any:
 
 def number(loader: Any) -> None:
     """Let the batches of a DataLoader of torch, or of one that accelerate prepared, carry row
-    numbers. Those of loaders without a map-style data set must carry them already.
+    numbers. Batches of loaders without a map-style data set must carry them already.
 
     Raises:
         InputError: a data set that was selected from another one, without the column.

@@ -1,4 +1,4 @@
-"""The folder of a run of a trainer: where its plans are, in a folder with those of other runs."""
+"""The folder of a run of a trainer: where its plans are, in a folder with other runs."""
 
 import os
 import time
@@ -15,10 +15,10 @@ STATE = "batchplan"  # the key under which a checkpoint has the name of its run
 def agree_on_run(state: Any) -> str:
     """Return the name of the folder of a run, which is the same in all processes.
 
-    It is never that of an earlier run, even if that was removed: a checkpoint may still name it.
+    It is never an earlier run's, even if that was removed: a checkpoint may still name it.
 
     Args:
-        state: what the checkpoint has under `STATE`, if the run resumes from one. That of rank 0
+        state: what the checkpoint has under `STATE`, if the run resumes from one. Rank 0's
             counts. A run whose checkpoint names no folder gets a new one.
     """
     from torch import distributed

@@ -32,13 +32,13 @@ class PlanBatchSampler:
     Args:
         source: a plan; the path of one; or a series of plans, `EpochPlans` or
             `MultiDatasetPlans`, of which `set_epoch` chooses one.
-        batch_size: must be that of the plan. It is needed if the file has no metadata, see
+        batch_size: must be the plan's. It is needed if the file has no metadata, see
             `Plan.load`.
         rank: number of this device, from 0, in a plan for several devices. The device gets its own
             batches, or under the scope ``global`` its contiguous part of each. ``"all"`` yields the
             parts of all devices, step after step, for a library that distributes batches itself,
             as Accelerate does.
-        world_size: number of devices, which must be that of the plan.
+        world_size: number of devices, which must be the plan's.
 
     Attributes:
         series: the series of plans; None if there is a single plan.
@@ -80,7 +80,7 @@ class PlanBatchSampler:
         planned = self._batching.batch_size
         if batch_size is not None and batch_size != planned:
             raise InputError(
-                f"batch size: got {batch_size}, but that of the plan is {planned}; leave it out, "
+                f"batch size: got {batch_size}, but the plan has {planned}; leave it out, "
                 f"or plan again with --batch-size {batch_size}"
             )
         self.rank = _check_rank(self._batching, rank, world_size)
@@ -191,7 +191,7 @@ class PlanBatchSampler:
         return random batches.
 
         Raises:
-            InputError: the data set or the batch size is not that of the plan, or this is the part
+            InputError: the data set or the batch size is not the plan's, or this is the part
                 of one device, most of which Accelerate would leave out.
         """
         if asked_for_training() is False:

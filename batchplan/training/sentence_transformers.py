@@ -116,7 +116,7 @@ class PlannedEpochs(transformers.PlannedEpochs):
 
     The columns of text (anchor, positive and mined negatives) are embedded with the prompts of the
     training. Planners of pairs use only the anchor and the positive. A text of a MultiVectorEncoder
-    gets the mean of its token vectors. Other data sets, such as that of an evaluation, get random
+    gets the mean of its token vectors. Other data sets, such as for an evaluation, get random
     batches as usual.
 
     Unless ``guard=False``, rows that are right answers to each other, as far as the texts say, are
@@ -138,7 +138,7 @@ class PlannedEpochs(transformers.PlannedEpochs):
             the library whose loss has in-batch negatives. Its vectors do not change, so each row is
             embedded once, and only the scope follows from the loss.
         folder: where to save the folders of runs, as for transformers. Each of several data sets
-            gets a folder in that of the run.
+            gets a folder in the run's.
         alpha: a number from 0 to 1. Each of several data sets gets a share of the steps
             proportional to (its steps)**alpha, instead of the trainer's order.
         options: other arguments of `EpochPlans`, and options of the planner. Defaults of its own:
@@ -219,7 +219,7 @@ class PlannedEpochs(transformers.PlannedEpochs):
         return random_batches(dataset, batch_size=batch_size, **options)
 
     def join(self, dataset: ConcatDataset[Any], **options: Any) -> Any:
-        """Return the batches of several data sets: those of the plans for the training. The trainer
+        """Return the batches of several data sets: planned ones for the training. The trainer
         calls this as its ``multi_dataset_batch_sampler``.
 
         Raises:
@@ -378,7 +378,7 @@ class PlannedEpochs(transformers.PlannedEpochs):
     on_substep_end = on_step_end  # a step whose gradients are accumulated
 
     def _record_outputs(self) -> None:
-        """Record the first vectors of the step: those of the anchors, then those of each other
+        """Record the first vectors of the step: of the anchors, then of each other
         column. Cached losses then compute the vectors of the same texts again, in parts."""
         if not (outputs := self._outputs.take()):
             return

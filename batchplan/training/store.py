@@ -43,7 +43,7 @@ class Store:
             rank: of that process, for the message.
 
         Raises:
-            InputError: the vectors have another length than those of the others.
+            InputError: the vectors have another length than the others.
             ResourceError: there is no room for the files.
         """
         sides = [part[name] for name in part.dtype.names or () if name != "row"]
@@ -61,7 +61,7 @@ class Store:
         self.met[part["row"]] = True
 
     def keep_same(self, firsts: Sequence[Int64Array]) -> None:
-        """Keep which rows share a vector, such as those of an equal text, for `share`.
+        """Keep which rows share a vector, such as rows of an equal text, for `share`.
 
         Args:
             firsts: for each side, int64 (N,), the row whose vector each row gets.
@@ -70,7 +70,7 @@ class Store:
         self.same = [np.stack((rows, own[rows])) for rows, own in zip(others, firsts, strict=True)]
 
     def share(self) -> None:
-        """Copy vectors to the rows that get those of other rows."""
+        """Copy vectors to the rows that share the vectors of other rows."""
         for side, (rows, first) in zip(self.sides, self.same or (), strict=False):
             side[rows] = side[first]
 

@@ -60,7 +60,7 @@ def prompting(args: Any, name: str, columns: Sequence[str], usual: Sequence[str]
         prompts = dict.fromkeys(columns, prompts)
     if any(isinstance(own, dict) for own in prompts.values()):
         raise InputError(
-            "prompts: got those of several data sets, but none for this one; map column names to "
+            "prompts: got prompts of several data sets, but none for this one; map column names to "
             "prompts"
         )
     asked = []
@@ -72,7 +72,7 @@ def prompting(args: Any, name: str, columns: Sequence[str], usual: Sequence[str]
 
 
 def _of_set(given: Any, name: str) -> Any:
-    """Return the prompts or tasks of a data set, from a dictionary by data set, or from those of
-    all."""
+    """Return the prompts or tasks of a data set, from a dictionary by data set, or from what all
+    share."""
     given = given or {}
     return given[name] if isinstance(given, Mapping) and name in given else given

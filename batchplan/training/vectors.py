@@ -29,7 +29,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class Vectors:
-    """The vectors that a plan is made from. All processes call `collect`; that of rank 0 gets them.
+    """The vectors that a plan is made from. All processes call `collect`; rank 0 gets them.
 
     Parts travel through files in the folder of the plans, which all processes share anyway. So no
     collective of torch.distributed must wait for them, and a restart finds those that are whole.
@@ -83,8 +83,8 @@ class Vectors:
 
         Args:
             epoch: that is planned.
-            rows: int64 (n,), the rows whose vectors are wanted in the middle of the epoch. Those of
-                others are undefined.
+            rows: int64 (n,), the rows whose vectors are wanted in the middle of the epoch. Other
+                vectors are undefined.
 
         Raises:
             InputError: ``embed`` does not return vectors of the rows.
@@ -132,7 +132,7 @@ class Vectors:
         return partial(save_part, path, self._steps.take())
 
     def _exchange(self, epoch: int, rows: Int64Array, plan: Path) -> Int64Array:
-        """Hand the recorded vectors to rank 0. Returns those of some rows without vectors there,
+        """Hand the recorded vectors to rank 0. Returns some of the rows without vectors there,
         int64 (n,)."""
         wanted = self._files.rows_path(epoch)
         self.handed_over(epoch)()

@@ -121,7 +121,7 @@ def test_last_epochs_plan(count, judged):
     )
     assert names(verdict) == ["last epoch's plan"]
     (found,) = verdict.findings.values()
-    assert found[0][1] == "epoch 1 got that of epoch 0 from step 7 on"
+    assert found[0][1] == "epoch 1 got the plan of epoch 0 from step 7 on"
 
 
 @devices

@@ -243,7 +243,7 @@ def test_bad_data(table, parquet, folder):
     fails("got suffix .csv, expected .parquet, .arrow or .jsonl", data="a.csv")
     fails("is repeated for data", data=["data.parquet", "./data.parquet"])
     pq.write_table(table.select(["text"]), "other.parquet")
-    fails("columns differ from those of data.parquet", data=["data.parquet", "other.parquet"])
+    fails("columns are not as in data.parquet", data=["data.parquet", "other.parquet"])
     pq.write_table(table.append_column("batchplan_row", table["number"]), "again.parquet")
     fails("has a column 'batchplan_row'", data="again.parquet")
     Path("bad.parquet").write_bytes(b"PAR1 nothing PAR1" * 9)

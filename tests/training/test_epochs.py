@@ -479,7 +479,7 @@ def test_a_process_with_other_rows_or_options_is_named(tmp_path, changed):
 
     here, there = everywhere(work, 2)
     (name, value), *_ = changed.items()
-    assert there.startswith(f"rank 1: its {name} is {value!r}, but that of rank 0 is ")
+    assert there.startswith(f"rank 1: its {name} is {value!r}, but rank 0 has ")
     assert f"the process of rank 1 failed with InputError: {there}" in here
 
 

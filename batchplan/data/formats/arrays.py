@@ -66,7 +66,7 @@ class ArrayFormat:
         Raises:
             InputError: as `ArraySource`, or columns were named.
         """
-        if len(sides) == 1:  # the ids may be those of the other side
+        if len(sides) == 1:  # the ids may be of the other side
             wanted = Wanted(wanted.x, wanted.y)
         wanted.refuse(str(paths[0]))
         return [ArraySource(of_each(self._open, paths), sides[0], self.matrix)]

@@ -53,7 +53,7 @@ def open_table(
 
 def _parts(lines: list[bytes], columns: int) -> Iterator[list[bytes]]:
     """Yield lines in halves while they may have too many names or values: each line has a value of
-    each column, those of the schema or those that other lines name."""
+    each column, in the schema or in other lines."""
     names = sum(line.count(b":") for line in lines)
     if len(lines) > 1 and (names > _NAMES or len(lines) * max(columns, names) > _VALUES):
         middle = len(lines) // 2

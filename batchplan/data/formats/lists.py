@@ -15,7 +15,7 @@ VECTORS = "lists of float16, float32 or int8"
 
 
 def dimensions(column_type: pa.DataType, first: pa.Scalar | None, where: str) -> int:
-    """Return the length of the lists of a column: by its type, or that of the first list.
+    """Return the length of the lists of a column: by its type, or by the first list.
 
     Raises:
         InputError: there is no first list, or it is empty.

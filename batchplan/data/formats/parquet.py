@@ -36,7 +36,7 @@ def open_table(stream: pa.NativeFile, path: ShardPath) -> Iterator[TableFile]:
             meta = file.metadata
             groups = [*map(meta.row_group, range(meta.num_row_groups))]
             for number, group in enumerate(groups):
-                # The stated size is that of encoded values, before a codec shrinks them.
+                # The stated size is of encoded values, before a codec shrinks them.
                 require_decodable(
                     group.total_byte_size, stream.size(), f"{path}: row group {number}"
                 )

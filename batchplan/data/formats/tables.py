@@ -275,7 +275,7 @@ class TableSource:
     """One side or both in files with columns. The schemas are checked here, `read` reads the data.
 
     Attributes:
-        sides: those of x and y that are here, and ``negatives`` once for each mined negative.
+        sides: x and y, if they are here, and ``negatives`` once for each mined negative.
         column: the first one, for messages.
         rows: N.
         shapes: the name, N and d of each side.

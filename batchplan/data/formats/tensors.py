@@ -55,7 +55,7 @@ class TensorFormat:
         Raises:
             InputError: as `ArraySource`; a named matrix is missing, or it is unclear which to take.
         """
-        if len(sides) == 2:  # else the ids may be those of the other side
+        if len(sides) == 2:  # else the ids may be of the other side
             Wanted(id=wanted.id).refuse(str(paths[0]))
         with opened(paths[0], self.name) as (file, _):
             tensors = self.read_tensors(file, paths[0])

@@ -110,7 +110,7 @@ def _list(
     words, begins, rows, columns, num_rows, words_per_row, first_row, first_column,
     ROWS: tl.constexpr, WORDS: tl.constexpr,
 ):  # fmt: skip
-    """Write the row and column of each set bit, those of a row from its ``begins`` on."""
+    """Write the row and column of each set bit. A row's bits are written from its ``begins`` on."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     begin = tl.load(begins + row, row < num_rows, 0)
     numbers = first_row + row[:, None] + tl.zeros((ROWS, WORDS), tl.int32)

@@ -131,7 +131,7 @@ def nearest(
     Args:
         sides: N pairs.
         k: from 1 to N - 1.
-        rules: those of a guard, on the first device; pairs that break it are excluded.
+        rules: of a guard, on the first device; pairs that break it are excluded.
         both: whether to also return a row for each y, if y is not x.
         advance: called with the number of rows done.
 
@@ -246,7 +246,7 @@ def _limits(sides: DeviceSides, expected: float, owners: int, rules: Rules) -> t
     keys = sides.keys[0]
     means, dtype = (keys.query_mean, keys.key_mean), keys.rounded.dtype
     ys = keys_from(keys.rows[torch.from_numpy(sample).to(sides.device)], *means, dtype)
-    # Those of a reference are of other similarities.
+    # Ceilings of a reference are of other similarities.
     ceilings = rules.ceilings[:0] if rules.referred else rules.ceilings
     _fill(limits[:n], lambda start, stop: sides.queries(0, start, stop), ys, sample, ceilings)
     if owners > n:
@@ -279,7 +279,7 @@ def _fill(
         first, last = np.searchsorted(sample, [start, stop])
         own = torch.from_numpy(sample[first:last] - start).to(tile.device)
         tile[own, torch.arange(first, last, device=tile.device)] = -torch.inf
-        # The eighth largest of group maxima is that of all values, or rarely the next. A maximum
-        # reads the tile once, a selection a dozen times.
+        # The eighth largest group maximum is the eighth largest value, or rarely the next. Maxima
+        # read the tile once, a selection a dozen times.
         groups = tile.view(stop - start, -1, _GROUPS).amax(1) if size > 4 * _GROUPS else tile
         limits[start:stop] = groups.topk(_RANK, dim=1).values[:, -1] + means

@@ -1,6 +1,6 @@
 """Rows as the screening kernel multiplies them, with a rigorous bound on rounding errors.
 
-The entry of a pair is that of `batchplan.graph.screen`, an upper bound of its similarity:
+The entry of a pair is as in `batchplan.graph.screen`, an upper bound of its similarity:
 
     entry(i, j) = z~_i . w~_j  +  (x_i . nu + err_i)  +  (y_j - nu) . mu  >=  x_i . y_j
 

@@ -82,12 +82,12 @@ def sides_of(
     keep_x: bool,
     advance: Callable[[int], None],
 ) -> DeviceSides:
-    """Load and round the rows of y, and load those of x if they are kept.
+    """Load and round the rows of y, and load the rows of x if they are kept.
 
     Args:
         embeddings: N pairs of d dimensions.
         devices: the first loads the rows, and others copy them. Each has two workers: one prepares
-            a strip while that of the other runs.
+            a strip while the other's runs.
         dtype: the screening type.
         normalize: give rows unit length.
         keep_x: keep the rows of x on all devices, if x is not y.
@@ -144,7 +144,7 @@ def strip_of(
         half: only pairs of i < j.
 
     Returns:
-        The pairs. If they far exceed the memory of a strip, only those of the first rows, at least
+        The pairs. If they far exceed the memory of a strip, only pairs of the first rows, at least
         one, before the ``stop`` of the result.
     """
     keys = sides.keys[worker]

@@ -7,6 +7,6 @@ from batchplan.materialize.options import FormatName
 
 
 def format_of(name: FormatName) -> OutputFormat:
-    """Return the format of this name, which is also that of its module."""
+    """Return the format of this name, which is also its module's."""
     form: OutputFormat = import_module(f"{__name__}.{name}").FORMAT
     return form

@@ -1,6 +1,6 @@
 """WebDataset: tar files in which members with one name and several suffixes are a sample.
 
-A row is ``000000042.json`` with all columns except those of bytes, which are separate members, such
+A row is ``000000042.json`` with all columns except bytes, which are separate members, such
 as ``000000042.jpg`` for a column ``jpg``.
 """
 

@@ -49,7 +49,7 @@ class Mined:
     """The negatives of each row.
 
     Attributes:
-        negatives: int64 (n, M), those of each anchor.
+        negatives: int64 (n, M), of each anchor.
         anchors: int64 (n,), the rows that have negatives; None for all N.
         probabilities, mixup: see `batchplan.Negatives`.
     """

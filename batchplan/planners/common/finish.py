@@ -31,7 +31,7 @@ def finish(
     """Turn a draft into a plan.
 
     Cuts the rows into batches, then applies ``options.refine`` and the guard (see `improved`).
-    Metrics of these steps come first, then those of the planner.
+    Metrics of these steps come first, then the planner's.
 
     Raises:
         InputError: fewer batches than devices; or as `Plan.cut` and `Plan.from_batches`.

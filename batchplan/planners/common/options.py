@@ -24,7 +24,7 @@ def shuffled_order() -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannerOptions(SimilarityOptions):
-    """The options of every planner; a subclass adds those of one planner.
+    """The options of every planner; a subclass adds the options of one planner.
 
     Raises:
         InputError: a value of another type or out of range.

@@ -88,7 +88,7 @@ def deal(
 
 
 def interleaved(counts: list[int]) -> Int64Array:
-    """The order of the batches of several sources in which those of each are spread evenly: int64
+    """The order of the batches of several sources in which each source is spread evenly: int64
     (batches,), numbers of batches that are counted source after source."""
     along = np.concatenate([(np.arange(count) + 0.5) / max(count, 1) for count in counts])
     sources = np.repeat(np.arange(len(counts)), counts)
@@ -102,7 +102,7 @@ def take_turns(
     """Let the batches of several sources take turns.
 
     Args:
-        rows: int64 (entries,), those of all batches, source after source.
+        rows: int64 (entries,), of all batches, source after source.
         sizes: int64 (batches,) of each source: rows of its batches, falling.
         shuffle: puts the full batches of each source in random order; None keeps their order.
 

@@ -100,7 +100,7 @@ def _results(
 
 
 def _share(ray: Any, problem: Problem, tasks: int, runtime: Runtime) -> dict[str, int]:
-    """The CPUs, GPUs and bytes of memory of each task. CPUs are shared equally, up to those of the
+    """The CPUs, GPUs and bytes of memory of each task. CPUs are shared equally, up to all of the
     largest node."""
     nodes, options = [node["Resources"] for node in ray.nodes() if node["Alive"]], problem.options
     has_gpus = any(node.get("GPU") for node in nodes)

@@ -95,7 +95,7 @@ def entry_ids(path: Path, digest: str) -> pa.Array | None:
 
 
 def has_metadata(path: Path, key: bytes = _KEY) -> bool:
-    """Return whether a file is Parquet with this key in its schema, by default that of plans."""
+    """Return whether a file is Parquet with this key in its schema, by default the key of plans."""
     try:
         return key in (pq.read_schema(path).metadata or {})
     except (pa.ArrowException, OSError, ValueError):

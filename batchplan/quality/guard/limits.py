@@ -2,7 +2,7 @@
 
 If the options set no limit, a plan is judged by the limit that it was made with, and a plan without
 any by the usual margin. Plans are only compared by the same limit, so several plans are judged by
-that of those that have one, or, where these differ, by the usual margin.
+the limit that some of them have, or, if these differ, by the usual margin.
 """
 
 from collections.abc import Mapping, Sequence
@@ -60,7 +60,7 @@ def own_limit(plan: Plan, options: EvaluationOptions) -> dict[str, Any]:
 
 def ceilings_of(own: Float64Array, options: EvaluationOptions) -> Float64Array:
     """Return what the similarities of each row's negatives must stay below, float64 (N,), from
-    those of the own pairs, (N,).
+    the similarities of the own pairs, (N,).
 
     A margin is taken from a row's own similarity, or from the median of all if that is higher.
     """

@@ -21,7 +21,7 @@ def distribution_figures(plan: Float64Array, random: Float64Array, bound: float)
     """Return the fields of `Evaluation` about similarities.
 
     Args:
-        plan, random: those of a plan and of a random one, as `similarities_within` returns them.
+        plan, random: similarities of both, as `similarities_within` returns them.
         bound: the largest possible magnitude.
     """
     if not plan.size:

@@ -8,8 +8,8 @@ in float32, 2^k goes into the exponent of a float64, and the sums are float64: f
 
 Errors of an exponential, relative: the polynomial 2.6e-9 (fitted at the Chebyshev points of degree
 6), its rounding 1.2e-7; and where the processor fuses multiplications and additions, 2e-8 from the
-rounding of q, since log2(e)/tau is a sum of two numbers; elsewhere |t| 6e-8, as much as that of the
-float32 similarity itself.
+rounding of q, since log2(e)/tau is a sum of two numbers; elsewhere |t| 6e-8, as much as the
+rounding of the float32 similarity itself.
 """
 
 import math

@@ -1,8 +1,8 @@
-"""Losses inside the batches of a plan, in float64, over all pairs and over those of a guard.
+"""Losses inside the batches of a plan, in float64, over all pairs and over those a guard allows.
 
-Batches of equal size are multiplied together, and large ones some rows at a time, so the memory is
-that of the rows of a batch. One product serves both directions of a small batch: its rows are x
-against the y of the batch, its columns y against the x.
+Batches of equal size are multiplied together, and large ones some rows at a time, so the memory
+holds one batch. One product serves both directions of a small batch: its rows are x against the y
+of the batch, its columns y against the x.
 """
 
 from collections import Counter
@@ -139,7 +139,7 @@ def _read(
 def equal_batches(offsets: Int64Array, dim: int, elements: int = _ELEMENTS) -> Iterator[Int64Array]:
     """Yield the positions (batches, size) of the entries of a few batches of one size at a time.
 
-    Their rows have at most ``elements`` numbers, unless those of one batch have more.
+    Their rows have at most ``elements`` numbers, unless a single batch has more.
     """
     sizes = np.diff(offsets)
     for size in np.unique(sizes):

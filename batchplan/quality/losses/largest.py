@@ -76,7 +76,7 @@ class KeyLargest:
         self._keys = torch.full((rows, count), _EMPTY, dtype=torch.int64, device=device)
 
     def offer(self, tile: torch.Tensor, first_column: int) -> None:
-        """As that of `Largest`."""
+        """As `Largest.offer`."""
         bits = (tile + 0.0).view(torch.int32)  # -0.0 becomes 0.0, with which it ties
         ordered = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits).long()
         columns = torch.arange(first_column, first_column + tile.shape[1], device=tile.device)
@@ -85,7 +85,7 @@ class KeyLargest:
         self._keys = both.topk(self._keys.shape[1], dim=1).values
 
     def sorted(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """As that of `Largest`."""
+        """As `Largest.sorted`."""
         return _decoded(self._keys)
 
 

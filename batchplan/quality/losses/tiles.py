@@ -7,8 +7,8 @@ are sampled, they are the columns, and all rows are read once.
 
 The bytes of the result depend neither on the number of threads nor on the memory: blocks and tiles
 have fixed sizes, each block sums its own exponentials, and these sums are added to the columns in
-the order of the blocks. The largest values do not depend on the order. If those of all columns do
-not fit into memory, columns are processed in strips.
+the order of the blocks. The largest values do not depend on the order. If all columns do not fit
+into memory, columns are processed in strips.
 """
 
 from collections.abc import Callable

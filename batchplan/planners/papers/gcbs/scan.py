@@ -161,7 +161,7 @@ def _keep(first_column, counts, columns, scores):  # type: ignore[no-untyped-def
 
 @njit
 def _place(columns, scores, counts, places, out_columns, out_scores):  # type: ignore[no-untyped-def]
-    """Append the candidates of a tile to those of earlier tiles, row by row."""
+    """Append the candidates of a tile to the candidates of earlier tiles, row by row."""
     source = 0
     for r in range(counts.size):
         target = places[r]

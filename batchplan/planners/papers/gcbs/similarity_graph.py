@@ -60,10 +60,10 @@ class SimilarityGraph:
 
         Args:
             guard: with ceilings, this graph must have weights.
-            embeddings: those of the graph. If a pair has two similarities, the rows of both sides
-                are loaded, 8 N d bytes, or those of the guard's reference.
+            embeddings: of the graph. If a pair has two similarities, the rows of both sides
+                are loaded, 8 N d bytes, or the rows of the guard's reference.
             runtime: memory budget, progress.
-            similarity: that of the graph and the guard, ``cosine`` or ``dot``.
+            similarity: of the graph and the guard, ``cosine`` or ``dot``.
 
         Raises:
             ResourceError: those rows do not fit into the memory budget.

@@ -37,7 +37,7 @@ def proximity_graph(
     """Algorithm 2: the ``neighbors`` most similar of ``candidates`` random rows, for every row.
 
     The candidates of a row are a random subset of the other rows. Takes N M d multiply-adds on the
-    CPU. If all other rows are candidates, the graph is that of `nearest_neighbors`, which also runs
+    CPU. If all other rows are candidates, the graph is made by `nearest_neighbors`, which also runs
     on CUDA.
 
     Args:

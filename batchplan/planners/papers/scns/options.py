@@ -48,7 +48,7 @@ class ScnsOptions(TableOptions):
         if self.level == "instance" and self.per_row > self.top_k:
             raise OptionError(
                 f"per row: got {self.per_row} negatives, expected at most top_k, {self.top_k}, "
-                "because those of a row are distinct"
+                "because the negatives of a row are distinct"
             )
 
     def columns(self) -> tuple[str | None, ...]:

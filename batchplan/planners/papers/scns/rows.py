@@ -20,7 +20,7 @@ def draw_rows(
 ) -> tuple[Int64Array, Float32Array]:
     """Draw negatives of each row by the softmax of similarity over temperature.
 
-    Draws are without replacement: the probabilities of the rows that are left are always those of
+    Draws are without replacement: the probabilities of the rows that are left are always
     the softmax among them. That is the order of the logits with Gumbel noise added.
 
     Args:
