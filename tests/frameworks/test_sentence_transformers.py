@@ -134,9 +134,7 @@ def train_in_an_order_of_its_own(folder, model_folder):
 
 
 def test_processes_with_rows_in_different_orders(tmp_path, saved):
-    with pytest.raises(
-        FailedError, match=r"rank 1: its data is '\w+', but rank 0 has '\w+'"
-    ):
+    with pytest.raises(FailedError, match=r"rank 1: its data is '\w+', but rank 0 has '\w+'"):
         run(train_in_an_order_of_its_own, 2, tmp_path, saved)
 
 
