@@ -42,6 +42,11 @@ def verify_consumption(
         "answers.  [default: as planned]",
         kind="path",
     ),
+    known: str | None = option(
+        None,
+        "Parquet file or qrels with the known answers that the plans name.  [default: as planned]",
+        kind="path",
+    ),
     batch_size: int | None = BATCH_SIZE,
     json: bool = JSON,
 ) -> None:
@@ -57,8 +62,10 @@ def verify_consumption(
     from batchplan.consumption import Trace, verify
     from batchplan.consumption.plans import read_plans
 
-    known = read_plans(plans, batch_size=batch_size)
-    verdict = verify(known, Trace(trace), epochs=epochs, partial=partial, label_table=label_table)
+    verdict = verify(
+        read_plans(plans, batch_size=batch_size), Trace(trace), epochs=epochs, partial=partial,
+        label_table=label_table, known=known,
+    )  # fmt: skip
     if json:
         print_json(verdict.to_dict())
     else:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -47,14 +48,14 @@ class KnownAnswers:
         return f"{said}\nsuch as row {self.other} for row {self.row} in epoch {self.epoch}"
 
 
-def known_answers(epochs: Sequence[Epoch], table: str | None = None) -> KnownAnswers:
+def known_answers(epochs: Sequence[Epoch], **moved: str | None) -> KnownAnswers:
     """Count the known answers by the ids that the plans name.
 
     Equal vectors are not seen: without the data, only ids tell answers.
 
     Args:
         epochs: whose recorded steps are compared with their plans.
-        table: the Parquet file with the ids; None for the label table of each plan.
+        moved: the files that replace ``label_table`` and ``known`` of the plans, unless None.
 
     Raises:
         BatchplanError: the ids, or the list of known answers, cannot be read.
@@ -65,8 +66,9 @@ def known_answers(epochs: Sequence[Epoch], table: str | None = None) -> KnownAns
     for epoch in epochs:
         plan = epoch.dealt.plan
         named: dict[str, Any] = {n: plan.metadata.options.get(n) for n in ANSWER_OPTIONS}
-        named["label_table"] = table or named["label_table"]
-        options = AnswerOptions(**named)
+        options = AnswerOptions(
+            **named | {n: path for n, path in moved.items() if path is not None}
+        )
         if (key := repr(options)) not in read:
             read[key] = _read(options, plan.metadata.num_rows)
         if (place := (id(epoch.dealt), epoch.first)) not in of_plans:
@@ -87,9 +89,11 @@ def _read(options: AnswerOptions, num_rows: int) -> Answers:
         raise InputError(
             "the plan names ids, but no file that has them; give it with --label-table"
         )
-    table = no_url(options.label_table)
-    if options.known is not None:
-        no_url(options.known)
+    files = (options.label_table, "ids with --label-table"), (options.known, "list with --known")
+    for name, what in files:
+        if name is not None and not no_url(name).exists():
+            raise InputError(f"{name}: no such file; give the {what}")
+    table = Path(options.label_table)
     with opened(table) as file:
         check_count(file.num_rows, num_rows, str(table))
     rows = Embeddings.alike(num_rows, len(options.negative_id or ()))

@@ -28,9 +28,8 @@ def single_rows(epoch: Epoch) -> str | None:
 def other_devices(epoch: Epoch) -> str | None:
     """The plan is for another number of devices."""
     planned = len(epoch.dealt.keys)
-    if planned == epoch.devices:
-        return None
-    return f"the plan is for {planned} devices, {epoch.devices} trained"
+    says = f"the plan is for {planned} devices, {epoch.devices} trained"
+    return says if planned != epoch.devices else None
 
 
 def whole_plan(epoch: Epoch) -> str | None:
@@ -159,10 +158,10 @@ def unequal(epoch: Epoch) -> str | None:
 
 def tail_dropped(epoch: Epoch) -> str | None:
     """Only the last step of the plan is missing."""
-    wanted = epoch.dealt.steps
-    last = max(map(len, wanted)) - 1
     if not epoch.is_prefix or not epoch.ended:
         return None
+    wanted = epoch.dealt.steps
+    last = max(map(len, wanted)) - 1
     missing = np.argwhere(epoch.grid == MISSING)
     if (missing[:, 1] + epoch.first < last).any():
         return None
@@ -178,9 +177,7 @@ def workers(epoch: Epoch) -> str | None:
     No row is lost, otherwise these may be several data sets that take turns.
     """
     whole = sum(len(own) for steps in epoch.dealt.steps for own in steps[epoch.first :])
-    if len(_flat(in_turn(epoch.rows))) < whole or not _of_the_plan(epoch):
-        return None
-    if other_rows(epoch):
+    if len(_flat(in_turn(epoch.rows))) < whole or not _of_the_plan(epoch) or other_rows(epoch):
         return None
     first = epoch.dealt.rows[1]
     counts = []

@@ -124,6 +124,7 @@ class Consumption:
             ],
             "first": vars(self.first) if self.first else None,
             "known_answers": vars(self.known) if self.known else None,
+            "not_counted": self.unread,
         }
 
 
@@ -134,6 +135,7 @@ def verify(
     epochs: int | None = None,
     partial: bool = False,
     label_table: str | None = None,
+    known: str | None = None,
 ) -> Consumption:
     """Compare the rows that each rank saw in each step with the batches of plans.
 
@@ -148,10 +150,11 @@ def verify(
         partial: whether the run may go on, so that steps may be missing at the end.
         label_table: the Parquet file with the ids that the plans name; None for their own table,
             which need not exist any more.
+        known: the list of known answers; None for that of the plans, which need not exist either.
 
     Raises:
         InputError: no plan is for an epoch of the trace, or nearly all of its steps are missing;
-            or a given label table cannot be read.
+            or ``label_table`` or ``known`` is given and the known answers cannot be read.
     """
     seen = sorted(set().union(*trace.ranks))
     epoch, step = trace.begun
@@ -166,28 +169,27 @@ def verify(
     if epochs is None and len(judged) > len(seen) + _MOST_ABSENT:
         raise InputError(f"trace: got {len(seen):,} epochs of {last + 1:,}, {_TOO_FEW}")
     dealt = {number: Dealt(plan, len(trace.ranks)) for number, plan in plans.items()}
-    compared = []
-    for number in judged:
-        own = max(first for first in plans if first <= number)
-        compared.append(
-            Epoch(
-                number,
-                dealt[own],
-                [passes.get(number, Pass()) for passes in trace.ranks],
-                first=step if number == epoch else 0,
-                others={e: dealt[e] for e, p in plans.items() if p.digest != plans[own].digest},
-                known={d for plan in plans.values() for d in (plan.digest, plan.begun)},
-                over=not seen or number < seen[-1],
-                partial=partial,
-            )
+    owners = {number: max(first for first in plans if first <= number) for number in judged}
+    compared = [
+        Epoch(
+            number,
+            dealt[own],
+            [passes.get(number, Pass()) for passes in trace.ranks],
+            first=step if number == epoch else 0,
+            others={e: dealt[e] for e, p in plans.items() if p.digest != plans[own].digest},
+            known={d for plan in plans.values() for d in (plan.digest, plan.begun)},
+            over=not seen or number < seen[-1],
+            partial=partial,
         )
+        for number, own in owners.items()
+    ]
     _require_proportion(compared)
     skipped = [number for number in seen if number < min(plans)]
-    counted = _known(compared, label_table)
+    counted = _known(compared, {"label_table": label_table, "known": known})
     return Consumption(compared, _findings(compared), _first(compared), skipped, *counted)
 
 
-def _known(epochs: list[Epoch], label_table: str | None) -> "tuple[KnownAnswers | None, str]":
+def _known(epochs: list[Epoch], moved: dict[str, str | None]) -> "tuple[KnownAnswers | None, str]":
     """Return the known answers that met, and why they were not counted."""
     named = [epoch.dealt.plan.metadata.options.get for epoch in epochs]
     if not all(get("anchor_id") or get("positive_id") for get in named):
@@ -195,9 +197,9 @@ def _known(epochs: list[Epoch], label_table: str | None) -> "tuple[KnownAnswers 
     from batchplan.consumption.known import known_answers  # plans without ids need no torch
 
     try:
-        return known_answers(epochs, label_table), ""
+        return known_answers(epochs, **moved), ""
     except BatchplanError as error:
-        if label_table is not None:
+        if any(moved.values()):
             raise
         return None, str(error)
 
@@ -234,13 +236,8 @@ def _first(epochs: list[Epoch]) -> Place | None:
             wanted = parts[rank][step : step + 1] if rank < len(parts) else []
             runs = epoch.passes[rank : rank + 1]
             seen = [run.rows[step] for run in runs if step in run.rows]
-            return Place(
-                epoch.number,
-                step,
-                rank,
-                wanted[0].tolist() if wanted else None,
-                seen[0].tolist() if seen else None,
-            )
+            rows = [part[0].tolist() if part else None for part in (wanted, seen)]
+            return Place(epoch.number, step, rank, *rows)
     return None
 
 

@@ -144,6 +144,7 @@ def test_known_answers_that_met(npy, run, done, scope):
         "trained": 48, "planned": 0, "trained_negatives": 336, "planned_negatives": 336,
         "epoch": 0, "row": 0, "other": 1,
     }  # fmt: skip
+    assert json.loads(result.stdout)["not_counted"] == ""
     assert "such as row 1 for row 0 in epoch 0" in run(*command).stdout
 
 
@@ -158,6 +159,33 @@ def test_ids_that_cannot_be_read(npy, run, done, refused):
     moved = done(*command, "--label-table", "moved.parquet").output
     assert "known answers  0 of 336 trained negatives" in moved
     assert "ids.parquet" in refused(*command, "--label-table", "ids.parquet")
+
+
+def test_a_list_of_answers_that_moved(npy, run, done, refused):
+    """Its new path may be given, alone or with that of the ids."""
+    pq.write_table(pa.table({"q": range(48), "d": range(48)}), "ids.parquet")
+    answers = [(row, row ^ 1) for row in range(48)]  # documents 2k and 2k + 1 answer both anchors
+    Path("qrels.tsv").write_text("".join(f"{q}\t{d}\t1\n" for q, d in answers))
+    named = ["--anchor-id", "q", "--positive-id", "d", "--label-table", "ids.parquet"]
+    done("random", *npy, "-b", 8, *named, "--known", "qrels.tsv", "-q")
+    rows = list(range(48))
+    trace([[rows[at : at + 8] for at in range(0, 48, 8)]])
+    command = ["verify-consumption", "plan.npy", "--trace", "trace"]
+    counted = "known answers  48 of 336 trained negatives, 0 of 336 planned"
+    assert counted in run(*command).stdout
+    Path("qrels.tsv").rename("moved.tsv")
+    lost = "qrels.tsv: no such file; give the list with --known"
+    assert f"not counted: {lost}" in " ".join(run(*command).stdout.split())
+    assert json.loads(run(*command, "--json").stdout)["not_counted"] == lost
+    assert counted in run(*command, "--known", "moved.tsv").stdout
+    Path("ids.parquet").rename("moved.parquet")
+    both = ["--label-table", "moved.parquet", "--known", "moved.tsv"]
+    assert counted in run(*command, *both).stdout
+    refused(
+        *command, *both[2:], parts=["ids.parquet: no such file; give the ids with --label-table"]
+    )
+    refused(*command, *both[:3], "qrels.tsv", parts=["qrels.tsv", "no such file"])
+    refused(*command, *both[:3], "https://a.b/qrels.tsv", parts=["is a URL, expected a path"])
 
 
 def test_ids_in_the_files_of_the_data(done, tmp_path):
