@@ -5,9 +5,9 @@ the number of pairs, the batch size, the temperature, the epochs and the share o
     python -m tests.benchmarks.law --data gloss --rows 5000 20000 --batch-sizes 32 256
 
 Each line takes the rate with the highest nDCG@10 of the validation pairs, with seed 0: twice and
-half of the best are tried too. Planned lines do so only with as many rows as ``--searched``; with
-more, they take the rate of their line without a plan. Every run is added to the results at once:
-the same command goes on after a stop.
+half of the best are tried too. Lines with a plan or a sampler do so only with as many rows as
+``--searched``; with more, they take the rate of random batches with the same loss. Every run is
+added to the results at once: the same command goes on after a stop.
 """
 
 from __future__ import annotations
@@ -83,10 +83,10 @@ class Bench:
         from tests.benchmarks.law.lines import LINES
 
         line = LINES[cell.line]
-        own = line.planner is None and not line.separate
+        own = line.planner is None and line.sampler == "shuffled"
         best = (RATE * (cell.batch_size / 32) ** 0.5 if own
                 else self.rate(replace(cell, line=line.base)))  # fmt: skip
-        if line.planner is not None and cell.rows > self.searched:
+        if not own and cell.rows > self.searched:
             return best
         while True:
             tried = {rate: self.run(cell, rate, 0)["validation"]
@@ -170,7 +170,7 @@ def _options() -> argparse.Namespace:
         "--searched",
         type=int,
         default=5_000,
-        help="rows of planned lines that choose their rate by their own runs",
+        help="rows of lines with a plan or a sampler that choose their rate by their own runs",
     )
     parser.add_argument("--as-long", action="store_true",
                         help="also lines without a plan, in the time of planned ones")  # fmt: skip

@@ -1,4 +1,4 @@
-"""Pairs of four data sets that Debian ships, as tokens.
+"""Pairs of data sets that Debian ships, as tokens.
 
 Each has a function below, which yields the anchor, the positive and the source of each pair. The
 packages are fetched once; what is made of them is kept in `CACHE`.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -28,6 +29,7 @@ from tests.benchmarks.training.pairs import digest
 CACHE = Path(tempfile.gettempdir()) / "batchplan-law"
 TEST, VALIDATION = 2000, 1000  # held-out anchors
 TOKENS = 48  # of a text, at most
+MOST = 50  # packages that need another one: all need libc6
 LEFT_OUT = 0.2  # of the words of the positive of a copied row
 
 Ints = NDArray[np.int64]
@@ -176,6 +178,11 @@ def _dictionary() -> Iterator[Row]:
         yield english, plain.replace(" ,", ",").replace(" ;", ";"), english.lower()
 
 
+def _translations() -> Iterable[Row]:
+    """The pairs of the dictionary whose English and whose German have two partners or more."""
+    return core(_dictionary(), 2)
+
+
 def _code() -> Iterator[Row]:
     """The first line of a docstring, and the body of its function; the source is the package."""
     return code(3, 40)
@@ -183,19 +190,61 @@ def _code() -> Iterator[Row]:
 
 def _debian() -> Iterator[Row]:
     """The synopsis of a Debian package, and its description; the source is the source package."""
-    folder = CACHE / "lists"
-    if not list(folder.glob("*_Translation-en*")):
-        (folder / "partial").mkdir(parents=True, exist_ok=True)
-        state = ["-o", f"Dir::State::Lists={folder}", "-o", "Acquire::Languages=en"]
-        subprocess.run(["apt-get", "update", "-qq", *state], check=True)
-    sources = {}
+    folder, sources = _lists(), {}
     for fields in _stanzas(folder, "Packages"):
         source = fields.get("Source", fields["Package"]).split()[0]
         sources[fields["Description-md5"]] = source
     for fields in _stanzas(folder, "Translation-en"):
         synopsis, _, text = fields["Description-en"].partition("\n")
         if source := sources.get(fields["Description-md5"]):
-            yield synopsis.strip(), re.sub(r"\n\s*\.?\s*", "\n", text).strip(), source
+            yield synopsis.strip(), _flat(text), source
+
+
+def _dependencies() -> Iterable[Row]:
+    """The description of a Debian package, and that of a package that it depends on; the source is
+    the source package. Each needs four others or more, and is needed by 4 to `MOST`."""
+    folder = _lists()
+    texts = {fields["Description-md5"]: _flat(fields["Description-en"])
+             for fields in _stanzas(folder, "Translation-en")}  # fmt: skip
+    packages = {fields["Package"]: fields for fields in _stanzas(folder, "Packages")}
+    known = {name: texts[fields["Description-md5"]] for name, fields in packages.items()
+             if fields["Description-md5"] in texts}  # fmt: skip
+    rows = {}
+    for name, text in known.items():
+        source = packages[name].get("Source", name).split()[0]
+        for asked in re.split("[,|]", packages[name].get("Depends", "")):
+            needed = known.get(re.split(r"[\s(:]", asked.strip())[0])
+            if needed not in (None, text):
+                rows.setdefault((text, needed), source)
+    needs = Counter(needed for _, needed in rows)
+    return core(((*pair, source) for pair, source in rows.items() if needs[pair[1]] <= MOST), 4)
+
+
+def _flat(description: str) -> str:
+    """A description without the marks at the beginnings of its lines."""
+    return re.sub(r"\n\s*\.?\s*", "\n", description).strip()
+
+
+def core(rows: Iterable[Row], count: int) -> list[Row]:
+    """The rows of the largest subset in which each anchor has ``count`` positives or more, and each
+    positive as many anchors."""
+    left = list({row[:2]: row for row in rows}.values())
+    while True:
+        anchors, positives = (Counter(row[side] for row in left) for side in (0, 1))
+        kept = [row for row in left if min(anchors[row[0]], positives[row[1]]) >= count]
+        if len(kept) == len(left):
+            return kept
+        left = kept
+
+
+def _lists() -> Path:
+    """The folder of apt's lists of packages and their descriptions, which are fetched once."""
+    folder = CACHE / "lists"
+    if not list(folder.glob("*_Translation-en*")):
+        (folder / "partial").mkdir(parents=True, exist_ok=True)
+        state = ["-o", f"Dir::State::Lists={folder}", "-o", "Acquire::Languages=en"]
+        subprocess.run(["apt-get", "update", "-qq", *state], check=True)
+    return folder
 
 
 def _stanzas(folder: Path, kind: str) -> Iterator[dict[str, str]]:
@@ -214,4 +263,6 @@ DATA: dict[str, Callable[[], Iterable[Row]]] = {
     "gloss": senses,
     "debian": _debian,
     "code": _code,
+    "translations": _translations,
+    "dependencies": _dependencies,
 }

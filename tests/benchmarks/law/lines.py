@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 STRONG, MILD = ({"hardness_mode": "in_batch_negatives", "hardness_strength": strength}
                 for strength in (9.0, 4.0))  # fmt: skip
@@ -20,22 +20,27 @@ class Line:
         planner: of `EpochPlans`, None for random batches.
         plan: its options that are no defaults of `PlannedEpochs`.
         loss: arguments of MultipleNegativesRankingLoss.
-        separate: whether random batches keep known answers apart, by `NoKnownAnswers`.
+        sampler: what makes batches without a planner.
+        crossing: whether plans know which answers of an anchor are documents of other rows; else
+            only rows with an equal text are in different batches.
     """
 
     text: str
     planner: str | None = None
     plan: dict[str, Any] = field(default_factory=dict)
     loss: dict[str, Any] = field(default_factory=dict)
-    separate: bool = False
+    sampler: Literal["shuffled", "NO_DUPLICATES", "NoKnownAnswers"] = "shuffled"
+    crossing: bool = True
     base: str = "shuffled"
 
 
 LINES = {
     "shuffled": Line("shuffled"),
-    "no-known": Line("shuffled, `NoKnownAnswers`", separate=True),
+    "no-known": Line("shuffled, `NoKnownAnswers`", sampler="NoKnownAnswers"),
+    "no-duplicates": Line("shuffled, `NO_DUPLICATES`", sampler="NO_DUPLICATES"),
     "hardness": Line("shuffled, `hardness_mode`", loss=STRONG),
     "planned": Line("**planned** (the default)", "partition"),
+    "planned-equal": Line("planned, without known answers", "partition", crossing=False),
     "planned-fresh": Line("planned, fresh embeddings", "partition", FRESH),
     "planned-hardness": Line("**planned**, `hardness_mode`", "partition", loss=STRONG,
                              base="hardness"),

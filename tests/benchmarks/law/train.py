@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import fields
 from itertools import count
 from math import ceil
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numba
 import numpy as np
@@ -22,13 +25,15 @@ import pyarrow as pa
 import torch
 from datasets import Dataset
 from numpy.typing import NDArray
+from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
+from batchplan.data.answers import Answers
 from batchplan.embedding.table import TokenTable
 from batchplan.planners import PLANNERS
 from batchplan.training import EpochPlans, PlanBatchSampler
 from batchplan.training.sentence_transformers import NoKnownAnswers
-from batchplan.training.text_columns import GROUPS, first_rows, shared_texts, write_groups
+from batchplan.training.text_columns import TextIds, first_rows
 from tests.benchmarks.law.data import Data, Pairs
 from tests.benchmarks.law.lines import Line
 
@@ -133,8 +138,8 @@ def train(
     data: Data, line: Line, batch_size: int, temperature: float, epochs: float, rate: float,
     seed: int,
 ) -> dict[str, Any]:  # fmt: skip
-    """Train a model. Returns the scores, the figures of the last plan, and processor seconds: of
-    all, and of making batches alone.
+    """Train a model. Returns the scores, the figures of the last plan, processor seconds, of all
+    and of making batches alone, and how many of the negatives were known answers.
 
     Args:
         epochs: passes over the pairs; the last one may be a part.
@@ -148,7 +153,8 @@ def train(
         return found
 
     steps = max(1, round(epochs * -(-len(pairs) // batch_size)))
-    with tempfile.TemporaryDirectory() as folder:
+    known, seen = Known(pairs), []
+    with tempfile.TemporaryDirectory() as folder, crossing(line.crossing):
         began, making = time.process_time(), 0.0
         batches: Shuffled | Planned = (
             Shuffled(pairs, line, batch_size, seed)
@@ -160,6 +166,7 @@ def train(
             asked = time.process_time()
             rows = next(drawn)
             making += time.process_time() - asked
+            seen.append(rows)
             share = (step + 0.5) / steps
             now = rate * min(share / WARMUP, (1 - share) / (1 - WARMUP))
             texts = np.concatenate([pairs.anchors[rows], pairs.positives[rows]])
@@ -167,22 +174,57 @@ def train(
         seconds = time.process_time() - began
         batches.end()
     return {"steps": steps, "seconds": seconds, "making": making, "figures": batches.figures,
+            "known": sum(map(known.met, seen)),
+            "negatives": sum(len(rows) * (len(rows) - 1) for rows in seen),
             "validation": score(model, data, data.validation),
             "test": score(model, data, data.test)}  # fmt: skip
 
 
+class Known:
+    """The known answers of pairs: their own, and each text that is on both sides for itself.
+
+    Shares no code with what is measured.
+    """
+
+    def __init__(self, pairs: Pairs) -> None:
+        self._pairs = pairs
+        own = zip(pairs.anchors.tolist(), pairs.positives.tolist(), strict=True)
+        both = np.intersect1d(pairs.anchors, pairs.positives).tolist()
+        self._answers: dict[int, set[int]] = {}
+        for anchor, document in (*own, *zip(both, both, strict=True)):
+            self._answers.setdefault(anchor, set()).add(document)
+
+    def met(self, rows: Ints) -> int:
+        """The ordered pairs of rows of a batch of which the second has an answer of the first."""
+        anchors, documents = (side[rows].tolist()
+                              for side in (self._pairs.anchors, self._pairs.positives))  # fmt: skip
+        count = Counter(documents)
+        every = (self._answers[anchor] for anchor in anchors)
+        return sum(count[document] for own in every for document in own) - len(rows)
+
+
+@contextmanager
+def crossing(known: bool) -> Iterator[None]:
+    """Let plans in this context look up known answers, or separate no more than equal texts."""
+    with ExitStack() as stack:
+        if not known:
+            stack.enter_context(patch.object(Answers, "crossing", np.empty(0, np.int64)))
+        yield
+
+
 class Shuffled:
-    """Random batches, other ones in each epoch; those of `NoKnownAnswers` if the line asks."""
+    """Random batches, other ones in each epoch, of the sampler of the line."""
 
     def __init__(self, pairs: Pairs, line: Line, batch_size: int, seed: int) -> None:
         self.figures: dict[str, float] = {}
         self._pairs, self._batch_size = pairs, batch_size
         self._generator = torch.Generator().manual_seed(seed)
         self._sampler: Any = None
-        if line.separate:
+        if line.sampler != "shuffled":
             columns = {"anchor": pairs.anchors.astype(str), "positive": pairs.positives.astype(str)}
-            self._sampler = NoKnownAnswers(Dataset.from_dict(columns), batch_size, False,
-                                           generator=self._generator, seed=seed)  # fmt: skip
+            make = NoKnownAnswers if line.sampler == "NoKnownAnswers" else NoDuplicatesBatchSampler
+            self._sampler = make(Dataset.from_dict(columns), batch_size, False,
+                                 generator=self._generator, seed=seed)  # fmt: skip
 
     def __iter__(self) -> Iterator[Ints]:
         for epoch in count():
@@ -204,7 +246,7 @@ class Shuffled:
 class Planned:
     """Batches of `EpochPlans`, with the defaults that `PlannedEpochs` of sentence-transformers has:
     the first epoch, or half of a single one, is random, and its steps record the vectors of the
-    plan; equal texts share a vector; rows that share a text across the columns do not meet."""
+    plan; equal texts share a vector; rows that are right answers to each other do not meet."""
 
     def __init__(
         self, data: Data, line: Line, model: Model, batch_size: int, temperature: float,
@@ -216,10 +258,10 @@ class Planned:
         options: dict[str, Any] = {"embeddings": "training", "random_epochs": None, **line.plan}
         if "temperature" in known:
             options["temperature"] = temperature
-        if "group_column" in known:
-            groups = folder / "texts.parquet"
-            write_groups(groups, shared_texts(codes, len(pairs) // batch_size), None)
-            options |= {"group_column": GROUPS, "label_table": str(groups)}
+        if "anchor_id" in known:
+            ids = TextIds(folder, ["anchor", "positive"], None)
+            ids.write(codes)
+            options |= ids.options
 
         def embed(rows: Ints) -> tuple[Floats, Floats]:
             return model.embed(data, pairs.anchors[rows]), model.embed(data, pairs.positives[rows])
