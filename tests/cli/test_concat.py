@@ -23,6 +23,6 @@ def test_refusals(npy, done, refused):
     done("random", *npy, "-b", 8, "-o", "a.npy")
     done("random", *npy, "-b", 6, "-o", "b.npy")
     refused("concat", "a.npy", parts=["plans: got 1, expected at least two to join"])
-    refused("concat", "a.npy", "b.npy", parts=["b.npy (part 1): its batch size is 6, that of a."])
+    refused("concat", "a.npy", "b.npy", parts=["b.npy (part 1): its batch size is 6, but 8 in a."])
     refused("concat", "a.npy", "a.npy", "-o", "a.npy", "-f", parts=["would overwrite"])
     refused("concat", "a.npy", "c.npy", parts=["c.npy: no such file"])

@@ -67,7 +67,7 @@ def test_refusals():
     with pytest.raises(InputError, match="plans: got 1, expected at least two"):
         concat({"alone": plans["part 0"]})
     other = Plan.cut(range(9), Batching(3), num_rows=9, planner="random")
-    with pytest.raises(InputError, match=r"^other: its batch size is 3, that of part 0 is 4"):
+    with pytest.raises(InputError, match=r"^other: its batch size is 3, but 4 in part 0"):
         concat({**plans, "other": other})
     with pytest.raises(InputError, match=r"^by hand: has no metadata"):
         concat({**plans, "by hand": Plan.cut(range(8), Batching(4), num_rows=8)})

@@ -215,7 +215,7 @@ def test_shuffled_plans_are_those_of_their_epoch(tmp_path):
     [
         ({**RWR, "restart": "0.2:0.05"}, "restart: got 0.2:0.05, which changes with the epochs"),
         ({**RWR, "progress": 0.5}, "progress: got 0.5, but each plan gets its epoch"),
-        ({"planner": "shuffled", "epoch": 1}, "epoch: got 1, but each plan gets that of its"),
+        ({"planner": "shuffled", "epoch": 1}, "epoch: got 1, but each plan gets its"),
     ],
 )
 def test_options_that_follow_the_epochs_are_refused(tmp_path, options, says):
