@@ -189,5 +189,5 @@ def test_plans_that_are_cut_in_other_ways_are_refused(tmp_path):
     sets = {
         str(size): EpochPlans(tmp_path / str(size), batch_size=size, **options) for size in (4, 8)
     }
-    with pytest.raises(InputError, match=r"8: its plans have .*batch_size=8.*, but plans of 4 have"):
+    with pytest.raises(InputError, match=r"8: its plans have .*batch_size=8.*but plans of 4 have"):
         MultiDatasetPlans(sets)
