@@ -29,7 +29,7 @@ def demo(
     more in a new installation, which compiles kernels once. The page needs the packages of
     "batchplanner[report]".
 
-    \\b
+    \b
     Example:
       batchplan demo
     """

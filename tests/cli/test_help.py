@@ -37,7 +37,7 @@ def examples(name):
     return [line.strip() for line in text.splitlines()]
 
 
-# The example of embed needs a model: tests/frameworks runs it. That of warmup has tests of its own.
+# The example of embed needs a model: tests/frameworks runs it. warmup has tests of its own.
 @pytest.mark.parametrize(
     "name", ["", *(name for name in COMMANDS if name not in ("embed", "warmup"))]
 )
@@ -127,6 +127,7 @@ def test_the_list_of_commands_says_what_each_does(done):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_has_a_help(name, done):
     shown = "".join(done(name, "--help").stdout.split())  # lines may break anywhere
+    assert "\\b" not in shown
     for option in COMMANDS[name].params:
         assert option.help, option.name
         assert option.help[-1] in ".]", option.name
