@@ -64,7 +64,7 @@ def check(
 
     if not (fail_under or fail_over or fail_regress or write_baseline):
         raise typer.BadParameter(
-            "without --fail-under, --fail-over, --fail-regress or --write-baseline nothing can fail"
+            "nothing can fail; pass a limit, such as --fail-under hardness=20%, or --write-baseline"
         )
     if fail_regress and baseline is None:
         raise typer.BadParameter("--fail-regress needs a --baseline to compare with")
