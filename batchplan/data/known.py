@@ -12,7 +12,7 @@ from batchplan.data.answer_options import AnswerOptions
 from batchplan.data.arrow_types import label_type
 from batchplan.data.candidates import Data
 from batchplan.data.formats import parquet
-from batchplan.data.labels import labels_from, read_labels
+from batchplan.data.labels import read_labels
 from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath, located, opened_file
 from batchplan.typing import Int64Array
@@ -65,15 +65,12 @@ class Named:
         columns = [ids(options.positive_id)]
         columns += map(ids, negatives or [None] * (count - 1))
         asked, found = ids(options.anchor_id), pa.concat_arrays(columns)
-        anchors, documents = (labels_from(values, len(values)) for values in (asked, found))
-        pairs = np.empty((2, 0), np.int64)
+        listed = (pa.array([], pa.large_string()),) * 2
         if options.known is not None:
             listed = read_known(located(options.known))
-            pairs = np.stack(
-                [_codes_of(*side) for side in zip(listed, (asked, found), strict=True)]
-            )
-            pairs = pairs[:, (pairs >= 0).all(axis=0)]
-        return cls(anchors, documents.reshape(count, -1), pairs)
+        (anchors, first), (documents, second) = map(_codes, (asked, found), listed)
+        pairs = np.stack([first, second])
+        return cls(anchors, documents.reshape(count, -1), pairs[:, (pairs >= 0).all(axis=0)])
 
     def more(self, anchors: Int64Array, documents: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Return the listed pairs by the given numbers of the anchors (N,) and documents."""
@@ -153,11 +150,13 @@ def _answers(asked: Any, found: Any, scores: Any = None) -> tuple[pa.Array, pa.A
     return first, second
 
 
-def _codes_of(listed: pa.Array, ids: pa.Array) -> Int64Array:
-    """Return the code of each listed id, -1 if no row has it."""
-    distinct = ids.dictionary_encode().dictionary
-    place = pc.index_in(listed, value_set=distinct).fill_null(-1).to_numpy(zero_copy_only=False)
-    return np.asarray(place, np.int64)  # `labels_from` numbers them in the same order
+def _codes(ids: pa.Array, listed: pa.Array) -> list[Int64Array]:
+    """Return a code for each id, -1 for null, and for each listed id, -1 if no row has it."""
+    both = pa.chunked_array([ids, listed]).dictionary_encode()  # one dictionary, ids come first
+    codes = np.concatenate([part.indices.fill_null(-1).to_numpy() for part in both.chunks])
+    codes, rows = codes.astype(np.int64), len(ids)
+    codes[rows:][codes[rows:] > codes[:rows].max(initial=-1)] = -1
+    return np.split(codes, [rows])
 
 
 def _number_of(codes: Int64Array, numbers: Int64Array) -> Int64Array:
