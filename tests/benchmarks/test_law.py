@@ -6,6 +6,7 @@ from collections import Counter
 from importlib.util import find_spec
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 pytest.importorskip("sentence_transformers")  # of the environment of frameworks
@@ -19,7 +20,7 @@ from sentence_transformers.sentence_transformer.losses import MultipleNegativesR
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 from tests.benchmarks.law import __main__ as command
-from tests.benchmarks.law import data, table, train
+from tests.benchmarks.law import data, known, table, train
 from tests.benchmarks.law.lines import LINES, STRONG
 
 WORDS = (
@@ -154,6 +155,40 @@ def test_every_line_trains(found, line, epochs):
     assert bool(run["figures"]) == (LINES[line].planner is not None)
 
 
+def test_known_answers_are_those_of_all_pairs():
+    """By hand: A answers to 1 and 2, B to 2, 1 to 3; text 1 is on both sides, so answers itself."""
+    a, b, one, two, three = range(5)
+    pairs = data.Pairs(np.array([a, a, b, one]), np.array([one, two, two, three]))
+    met = train.Known(pairs).met
+    assert met(np.array([0, 1])) == 2  # the same anchor: each has the other's answer
+    assert met(np.array([1, 2])) == 2  # the same document
+    assert met(np.array([0, 2])) == 1  # 2 answers A, but 1 does not answer B
+    assert met(np.array([0, 3])) == 1  # the document of the first is the anchor of the second
+    assert met(np.array([2, 3])) == 0
+    assert met(np.arange(4)) == 6
+
+
+def test_known_answers_meet_only_without_them(small):
+    rng, rows = np.random.default_rng(0), {}
+    for _ in range(800):  # of 300 texts on each side, so that most have several partners
+        anchor, positive = rng.integers(300, size=2)
+        texts = (f"{WORDS[number % 16]} {number}" for number in (anchor, 1000 + positive))
+        rows[anchor, positive] = (*texts, f"source {anchor}")
+    names = "anchor", "positive", "source"
+    columns = map(pa.array, zip(*rows.values(), strict=True))
+    several = data.make(pa.table(dict(zip(names, columns, strict=True))), 400)
+    runs = {line: train.train(several, LINES[line], 16, 0.05, 2, 0.1, 0)
+            for line in ("shuffled", "no-known", "planned-equal", "planned")}  # fmt: skip
+    assert [line for line, run in runs.items() if run["known"] == 0] == ["no-known", "planned"]
+    assert {run["negatives"] for run in runs.values()} == {2 * 400 * 15}
+
+
+def test_the_core_has_several_partners_on_each_side():
+    rows = [("a", "1", "x"), ("a", "2", "x"), ("b", "1", "x"), ("b", "2", "y"), ("b", "3", "y"),
+            ("c", "3", "z"), ("c", "4", "z"), ("a", "1", "again")]  # fmt: skip
+    assert {row[:2] for row in data.core(rows, 2)} == {(p, d) for p in "ab" for d in "12"}
+
+
 def test_the_command_goes_on_where_it_stopped(small, monkeypatch, tmp_path, capsys):
     results = tmp_path / "runs.jsonl"
     asked = ("law --data dictionary --rows 200 --batch-sizes 16 --epochs 1 --seeds 0 1 "
@@ -213,4 +248,19 @@ def test_the_table_pairs_runs_by_seed_at_the_rate_of_the_validation(tmp_path):
         "| 0 of 1 | -0.95 | -0.95 | -0.95 |",
         "| **planned** (the default) over shuffled, `hardness_mode` "
         "| 0 of 1 | -0.50 | -0.50 | -0.50 |",
+    ]
+
+
+def test_the_table_of_known_answers(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    place = {"data": "translations", "batch_size": known.BATCH_SIZE, "epochs": known.EPOCHS}
+    met = {"shuffled": (10, (50.0, 52.0)), "planned-equal": (20, (51.0, 53.0)),
+           "planned": (0, (51.5, 53.7))}  # fmt: skip
+    for line, (count, scores) in met.items():
+        write(path, line, scores, **place, known=count, negatives=1000)
+    shown = known.table(table.Grid(path)).replace("\N{MINUS SIGN}", "-").splitlines()[2:]
+    assert [row.split(" | ")[2:] for row in shown] == [
+        ["10 (1.000%)", "51.00", "", " |"],
+        ["20 (2.000%)", "52.00", "+1.00 ± 0.00", " |"],
+        ["0 (0.000%)", "52.60", "+1.60 ± 1.27", "+0.60 ± 1.27 |"],
     ]

@@ -141,13 +141,17 @@ def main() -> None:
     bench = Bench(options.results, options.searched)
     for line in options.lines:  # kernels are compiled once
         train(load(options.data[0], 1000), LINES[line], 32, 0.05, 1, RATE, 0)
-    grid = product(options.rows, options.data, options.batch_sizes, options.temperatures,
-                   options.epochs, options.copies, options.lines)  # fmt: skip
-    for rows, data, batch_size, temperature, epochs, copies, line in grid:
-        rows = len(loaded(data, rows, copies).train)
-        cell = Cell(data, rows, batch_size, temperature, epochs, copies, line)
-        bench.all_seeds(cell, options.seeds)
-        if options.as_long and LINES[line].planner is not None:
+    places = product(options.rows, options.data, options.batch_sizes, options.temperatures,
+                     options.epochs, options.copies)  # fmt: skip
+    cells = []
+    for rows, data, batch_size, temperature, epochs, copies in places:
+        place = len(loaded(data, rows, copies).train), batch_size, temperature, epochs, copies
+        cells += [Cell(data, *place, line) for line in options.lines]
+    for seed in options.seeds:  # a bench that is stopped has the same seeds of all lines
+        for cell in cells:
+            bench.all_seeds(cell, [seed])
+    for cell in cells:
+        if options.as_long and LINES[cell.line].planner is not None:
             bench.as_long(cell, options.seeds)
 
 
