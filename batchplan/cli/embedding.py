@@ -61,8 +61,7 @@ def embed(
         )
     if json:
         shape = {"dimensions": done.dim, "shards": done.shards, "kept": done.kept}
-        print_json({"output": output, **done.facts, **shape})
-        return
+        return print_json({"output": output, **done.facts, **shape})
     kept = f", {done.kept:,} of an earlier run" * bool(done.kept)
     rows = [
         ("rows", f"{done.facts['rows']:,}, {', '.join(options.names)} of {done.dim:,} dimensions"),

@@ -130,7 +130,7 @@ def plan(
     if model is not None:
         from batchplan.cli.embedding import embedded_texts
 
-        _check_output(path, embeddings, force=force, json=json)
+        _check(path, embeddings, force, json)
         options = _labelled(options, embeddings)
         folder, session, watch = embedded_texts(
             embeddings, model, path, session, whole=embed, force=force
@@ -238,7 +238,7 @@ def _run(
     With ``watch``, the embeddings are a folder that it has seen embedded.
     """
     read = [*embeddings, *read]
-    _check_output(output, read, force=force, json=json, table=table)
+    _check(output, read, force, json, table)
     with session.opened(embeddings, watch) as opened:
         worked = work(opened)
         with opened.runtime.stage("write"):
@@ -261,9 +261,7 @@ def _run(
         opened.watch.summarize(_facts(summary, opened))
 
 
-def _check_output(
-    output: str, read: list[str], *, force: bool, json: bool, table: bool = False
-) -> None:
+def _check(output: str, read: list[str], force: bool, json: bool, table: bool = False) -> None:
     """Refuse an output that cannot or must not be written."""
     if table:
         from batchplan.plans.negatives import check_table_output as check

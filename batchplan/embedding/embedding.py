@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, Unpack
 
@@ -35,6 +36,7 @@ NAME = EMBEDDED
 _MOST_BYTES = 1 << 20
 _CUT = 300  # characters of a text that is written
 _BATCHES_AT_ONCE = 64  # batches of the model between two steps of the progress
+_WRITE = partial(pq.write_table, compression="none", use_dictionary=False)
 _Advance = Callable[[int], None]
 _Vectors = NDArray[np.float16]
 
@@ -157,7 +159,7 @@ def embed(
                 if settings.keep_texts:
                     plain = texts.cast(pa.large_string())
                     columns[f"{written}_text"] = pc.utf8_slice_codeunits(plain, 0, _CUT)
-            write_files({shard: _writer(pa.table(columns))})
+            write_files({shard: partial(_WRITE, pa.table(columns))})
         dim = _dim(shard, settings)
     return Embedded(facts, dim, number + 1, kept)
 
@@ -305,7 +307,3 @@ def _cut(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
                 held, missing = [], rows
     if held:
         yield pa.Table.from_batches(held)
-
-
-def _writer(table: pa.Table) -> Callable[[Any], object]:
-    return lambda stream: pq.write_table(table, stream, compression="none", use_dictionary=False)

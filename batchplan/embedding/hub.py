@@ -27,11 +27,10 @@ def located(name: str) -> str:
     owned = name if "/" in name else f"{_OWNER}/{name}"
     try:
         validate_repo_id(owned)
-    except HFValidationError:
-        raise InputError(f"{name}: no such folder, nor a name on the Hub; check the path") from None
-    try:
         get_session().head(constants.ENDPOINT, timeout=_SECONDS)
         return owned
+    except HFValidationError:
+        raise InputError(f"{name}: no such folder, nor a name on the Hub; check the path") from None
     except Exception as error:  # of its HTTP library, which differs between versions
         reason = str(error).partition("\n")[0] or type(error).__name__
     try:

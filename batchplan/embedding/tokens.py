@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -118,11 +119,14 @@ def _read(name: str) -> tuple[Any, NDArray[np.float32]] | None:
     """Return tokenizer and vectors from the files of a model; None if they are in other formats."""
     with missing_told():
         from tokenizers import Tokenizer  # isort: skip
+        from huggingface_hub import snapshot_download
         from safetensors import safe_open
 
         found = located(name)
     try:
-        folder = _folder(found)
+        if not os.path.isdir(found):
+            found = snapshot_download(found, allow_patterns=["*.json", "*.safetensors"])
+        folder = Path(found)
         modules = folder / "modules.json"
         first = parse_json(modules.read_bytes())[0]["path"] if modules.exists() else ""
         tokenizer = Tokenizer.from_file(str(folder / first / "tokenizer.json"))
@@ -133,16 +137,7 @@ def _read(name: str) -> tuple[Any, NDArray[np.float32]] | None:
                     if len(shape) == 2 and shape[0] >= tokenizer.get_vocab_size():
                         tokenizer.no_padding()
                         return tokenizer, file.get_tensor(key).float().numpy()
-    except (
-        Exception
-    ):  # of the Hub, of Rust, or of damaged files: the whole model says what is wrong
+    # Errors of the Hub, of Rust and of damaged files: the whole model says what is wrong.
+    except Exception:
         return None
     return None
-
-
-def _folder(name: str) -> Path:
-    if Path(name).is_dir():
-        return Path(name)
-    from huggingface_hub import snapshot_download
-
-    return Path(snapshot_download(name, allow_patterns=["*.json", "*.safetensors"]))
