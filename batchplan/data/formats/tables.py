@@ -310,7 +310,7 @@ class TableSource:
             raise InputError(
                 f"{where}: got texts ({', '.join(texts[:3])}), expected vectors; plan texts with "
                 "batchplan plan --model NAME, from the model's token vectors in seconds, or with "
-                "--embed too, from the whole model (other commands read plan.vectors next to plan.npy)"
+                "--embed too, from the whole model (others read plan.vectors next to plan.npy)"
             )
         names, mined = wanted.choose(found, sides, where, columns_of(schema))
         # If each side has its own files, either may have the ids.
