@@ -23,11 +23,16 @@ class Line:
         arguments: of the loss.
         no_duplicates: with the library's sampler of that name.
         trained: whether it trains at all.
-        reference: whether the model before training tells the guard which negatives are false.
+        reference: what tells the guard which negatives are false, a name in `vectors.VECTORS`, of
+            the model before training.
         rates_of: the line whose learning rate it takes, as its batches are as hard.
         parts: mega-batches of the plans of epochs in turn; None for the default, 0 for random
             batches.
-        table: whether the first plan is made from the model's token table, without a pass.
+        vectors: what the plan is made from, a name in `vectors.VECTORS`; in half an epoch, what
+            predicts its vectors, a name in `vectors.PREDICTORS`. None for the default.
+        order: of the batches of a planned half, a name in `runs.ORDERS`; None for a random one.
+        keep: share of the rows that are trained on, those with the most similar pairs by the model
+            before training.
     """
 
     text: str
@@ -39,10 +44,12 @@ class Line:
     arguments: dict[str, Any] = field(default_factory=dict)
     no_duplicates: bool = False
     trained: bool = True
-    reference: bool = False
+    reference: str | None = None
     rates_of: str | None = None
     parts: tuple[int | None, ...] = ()
-    table: bool = False
+    vectors: str | None = None
+    order: str | None = None
+    keep: float = 1.0
 
     @property
     def rates(self) -> list[float]:
@@ -62,6 +69,52 @@ SHARP, SOFT = {"scale": 1 / 0.03}, {"scale": 1 / 0.08}  # the library's default 
 HARDNESS = {"hardness_mode": "in_batch_negatives", "hardness_strength": 9.0}
 MILD = {**HARDNESS, "hardness_strength": 4.0}  # for plans, whose negatives are hard already
 
+
+def _half(text: str, planner: str = "partition", **more: Any) -> Line:
+    """A line of one epoch whose second half is planned, with `hardness_mode`."""
+    plan = {**HALF, **more.pop("plan", {})}
+    return Line(text, planner=planner, plan=plan, arguments=MILD, rates_of="hardness", **more)
+
+
+def _whole(text: str, vectors: str, planner: str = "partition", **more: Any) -> Line:
+    """A line of one epoch planned whole from vectors of the model before it, with
+    `hardness_mode`."""
+    plan = {**FREE, **more.pop("plan", {})}
+    return Line(text, planner=planner, plan=plan, arguments=MILD, rates_of="hardness",
+                vectors=vectors, **more)  # fmt: skip
+
+
+STRICT = {"relative_margin": 0.2}
+FRESH = {"embeddings": "fresh", "random_epochs": 0.5}
+
+LEVERS = {
+    "pass-hardness-4": _half("the rest embedded by the model", plan=FRESH),
+    "half-distilled": _half("predicted from a distilled table", vectors="distilled"),
+    "half-layer-1": _half("predicted from the first layer", vectors="layer-1"),
+    "half-layers-2": _half("predicted from the first two layers", vectors="layers-2"),
+    "half-b3-hardness-4": _half("`b3`, which skips the nearest", "b3"),
+    "half-strict": _half("guard at 80%", plan=STRICT),
+    "hard-last": _half("hard batches last", order="rising"),
+    "hard-first": _half("hard batches first", order="falling"),
+    "near-in-time": _half("near batches after each other", order="near"),
+    "far-in-time": _half("near batches far apart", order="far"),
+    "keep-0.9": _half("the 90% of the rows with the most similar pairs", keep=0.9),
+    "keep-0.8": _half("the 80% of the rows with the most similar pairs", keep=0.8),
+    "whole-distilled": _whole("a distilled table", "distilled"),
+    "whole-layer-1": _whole("the first layer", "layer-1"),
+    "whole-layers-2": _whole("the first two layers", "layers-2"),
+    "whole-tokens-16": _whole("the first 16 tokens of each text", "tokens-16"),
+    "whole-pass": _whole("a pass of the model", "pass"),
+    "table-1": _whole("the table of tokens, 1 mega-batch", "table", plan={"mega_batches": 1}),
+    "table-2": _whole("the same, 2 mega-batches", "table", plan={"mega_batches": 2}),
+    "table-4": _whole("the same, 4 mega-batches", "table", plan={"mega_batches": 4}),
+    "table-8": _whole("the same, 8 mega-batches", "table", plan={"mega_batches": 8}),
+    "table-strict": _whole("the same, guard at 80%", "table", plan=STRICT),
+    "table-judged": _whole("the same, guard also by the first layer", "table",
+                           reference="layer-1"),
+    "table-b3": _whole("the same, `b3`", "table", "b3"),
+}  # fmt: skip
+
 LINES = {
     "untrained": Line("before training", trained=False),
     "shuffled": Line("shuffled"),
@@ -78,7 +131,7 @@ LINES = {
                           plan={**HALF, "random_epochs": 1 / 3}, rates_of="shuffled"),
     "half-b3": Line("`b3`, from the same vectors", planner="b3", plan=HALF, rates_of="shuffled"),
     "planned-table": Line("planned whole from the table of tokens", planner="partition", plan=FREE,
-                          table=True, rates_of="shuffled"),
+                          vectors="table", rates_of="shuffled"),
     "planned-first": Line("planned, the first epoch only", planner="partition",
                           plan={**FREE, "planned_epochs": 1}, rates_of="planned-later"),
     "planned-fresh": Line("planned, fresh embeddings", planner="partition",
@@ -94,7 +147,7 @@ LINES = {
     "planned-strict": Line("planned, guard at 80%", planner="partition",
                            plan={**LATER, "relative_margin": 0.2}, rates_of="planned-later"),
     "planned-reference": Line("planned, guard by the model before training", planner="partition",
-                              plan=LATER, reference=True, rates_of="planned-later"),
+                              plan=LATER, reference="pass", rates_of="planned-later"),
     "gcbs": Line("`gcbs`", planner="gcbs", plan=LATER, rates_of="planned-later"),
     "b3": Line("`b3`", planner="b3", plan=LATER, rates_of="planned-later"),
     "grit": Line("`chain` (GRIT)", planner="chain", plan=LATER, rates_of="planned-later"),
@@ -139,7 +192,7 @@ LINES = {
                             plan=HALF, arguments={**HARDNESS, "hardness_strength": 2.0},
                             rates_of="hardness"),
     "table-hardness-4": Line("planned whole from the table of tokens, `hardness_mode`, strength 4",
-                             planner="partition", plan=FREE, arguments=MILD, table=True,
+                             planner="partition", plan=FREE, arguments=MILD, vectors="table",
                              rates_of="hardness"),
     "mined-hardness-4": Line("shuffled, a mined negative a row, `hardness_mode`, strength 4",
                              mined="library", arguments=MILD),
@@ -150,4 +203,5 @@ LINES = {
     "planned-sharp": Line("planned, τ = 0.03", planner="partition", plan=LATER, arguments=SHARP),
     "soft": Line("shuffled, τ = 0.08", arguments=SOFT),
     "planned-soft": Line("**planned**, τ = 0.08", planner="partition", plan=LATER, arguments=SOFT),
+    **LEVERS,
 }  # fmt: skip

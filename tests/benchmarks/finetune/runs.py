@@ -25,13 +25,14 @@ from sentence_transformers.util import mine_hard_negatives
 from transformers import TrainerCallback
 
 from batchplan import mine_negatives
-from batchplan.embedding.table import token_table
+from batchplan.plans.plan import Plan
 from batchplan.training.sentence_transformers import PlannedEpochs
 from tests.benchmarks.finetune.domains import COLUMNS, load
 from tests.benchmarks.finetune.encoders import ENCODERS
 from tests.benchmarks.finetune.lines import LINES, RATE_ROWS
 from tests.benchmarks.finetune.scores import evaluators, nano_beir, scores
 from tests.benchmarks.finetune.table import NANO_BEIR
+from tests.benchmarks.finetune.vectors import PREDICTORS, VECTORS
 
 REFERENCE_STEPS = 10  # of a run
 MICRO_BATCH = 64  # rows that a cached loss embeds at once
@@ -103,6 +104,58 @@ class Curve(TrainerCallback):
         self.start += seconds() - now
 
 
+class Ordered(TrainerCallback):
+    """Orders the planned batches of half an epoch, as `PlanMaker` saves them."""
+
+    def __init__(self, plans: PlannedEpochs, order: str) -> None:
+        self.plans, self.order = plans, ORDERS[order]
+
+    def on_epoch_begin(self, *_: Any, **__: Any) -> None:
+        """Order the rest of the epoch once it is planned."""
+        planner = self.plans.plans._planner
+        make = planner.make_rest
+
+        def make_rest(epoch: int, sides: list[Any]) -> None:
+            rest = planner.begun(epoch)[1]
+            make(epoch, sides)
+            path, first = planner.files.rest_path(epoch), planner.turn(epoch)
+            plan = Plan.load(path)
+            begun = plan.batch_offsets[first]
+            batches = np.split(plan.rows[begun:], plan.batch_offsets[first + 1 : -1] - begun)
+            places = [np.searchsorted(rest, batch) for batch in batches]
+            unit = [side / np.linalg.norm(side.astype(np.float32), axis=1)[:, None]
+                    for side in sides]  # fmt: skip
+            order = self.order([[side[rows] for side in unit] for rows in places])
+            rows = np.concatenate([plan.rows[:begun], *(batches[batch] for batch in order)])
+            Plan(rows, plan.batch_offsets, plan.metadata).save(path, force=True)
+
+        planner.make_rest = make_rest
+
+
+def by_hardness(batches: list[list[Any]]) -> list[int]:
+    """The batches by the mean similarity of their negatives, the least first."""
+    hardness = [((x @ y.T).sum() - (x * y).sum()) / (len(x) * (len(x) - 1)) for x, y in batches]
+    return list(np.argsort(hardness, kind="stable"))
+
+
+def by_distance(batches: list[list[Any]], sign: int) -> list[int]:
+    """The batches in a row: after each the nearest that is left by its mean, or the farthest."""
+    means = np.stack([np.concatenate(sides, 1).mean(0) for sides in batches])
+    order, left = [0], list(range(1, len(means)))
+    while left:
+        near = means[left] @ means[order[-1]]
+        order.append(left.pop(int(np.argmax(sign * near))))
+    return order
+
+
+ORDERS: dict[str, Any] = {
+    "rising": by_hardness,
+    "falling": lambda batches: by_hardness(batches)[::-1],
+    "near": lambda batches: by_distance(batches, 1),
+    "far": lambda batches: by_distance(batches, -1),
+}
+
+
 class Parts(TrainerCallback):
     """Gives the plan of each epoch its own number of mega-batches, or makes its batches random.
 
@@ -145,6 +198,8 @@ def train(
     reference = Reference(Dataset(split.train), model)
     curve = Curve(encoder, held_out, reference)
     data = Dataset(split.train)
+    if way.keep < 1:
+        data = kept(data, encoder, way.keep)
     if way.mined is not None:
         data = MINERS[way.mined](data, encoder, seed)
     loss = LOSSES[way.loss](encoder, model, way.arguments)
@@ -152,14 +207,22 @@ def train(
         sampler: dict[str, Any] = {}
         callbacks: list[TrainerCallback] = [curve]
         if way.planner is not None:
-            options = way.plan | (judge(data, model, Path(folder)) if way.reference else {})
+            options = way.plan | (
+                judge(way.reference, data, model, Path(folder)) if way.reference else {}
+            )
             plans = PlannedEpochs(data, loss, way.planner, seed=1000 * seed, **options)
             sampler["batch_sampler"] = plans
-            if way.table:
-                sides = [[list(data[name])] for name in COLUMNS]
-                table = cache(lambda: token_table(encoder, sides))
-                plans._embed = lambda rows, _: table().embed(rows)
-            callbacks += [*([Parts(plans, way.parts)] if way.parts else []), plans]
+            if way.vectors is not None:
+                sides = [list(data[name]) for name in COLUMNS]
+                if way.plan["random_epochs"] is None:
+                    make = PREDICTORS[way.vectors]
+                    plans._predict = lambda _, *known: make(encoder, sides).predict(*known)
+                else:
+                    found = cache(lambda: VECTORS[way.vectors](encoder, sides))
+                    plans._embed = lambda rows, _: [side[rows] for side in found()]
+            callbacks += [Parts(plans, way.parts)] if way.parts else []
+            callbacks += [Ordered(plans, way.order)] if way.order else []
+            callbacks += [plans]
         elif way.no_duplicates:
             sampler["batch_sampler"] = BatchSamplers.NO_DUPLICATES
         arguments = SentenceTransformerTrainingArguments(
@@ -216,11 +279,20 @@ def drawn(data: Dataset, encoder: SentenceTransformer, seed: int) -> Dataset:
 MINERS = {"library": mined, "scns": drawn}
 
 
-def judge(data: Dataset, model: str, folder: Path) -> Run:
-    """Options of a planner that name files of the vectors of the encoder before its training."""
-    encoder, files = guide(model), [folder / f"{name}.npy" for name in COLUMNS]
-    for name, file in zip(COLUMNS, files, strict=True):
-        np.save(file, encoder.encode(list(data[name]), batch_size=128))
+def kept(data: Dataset, encoder: SentenceTransformer, share: float) -> Dataset:
+    """The share of the pairs that are the most similar, in their order."""
+    with torch.autocast("cpu", torch.bfloat16):
+        x, y = VECTORS["pass"](encoder, [list(data[name]) for name in COLUMNS])
+    rows = np.argsort(-(x.astype(np.float32) * y).sum(1), kind="stable")
+    return data.select(np.sort(rows[: round(share * len(rows))]))
+
+
+def judge(vectors: str, data: Dataset, model: str, folder: Path) -> Run:
+    """Options of a planner that name files of vectors of the encoder before its training."""
+    files = [folder / f"{name}.npy" for name in COLUMNS]
+    found = VECTORS[vectors](guide(model), [list(data[name]) for name in COLUMNS])
+    for file, side in zip(files, found, strict=True):
+        np.save(file, side)
     return {"reference": [str(files[0])], "reference_pair": [str(files[1])]}
 
 
