@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from batchplan.errors import InputError
 from batchplan.files.remote import no_url
 from batchplan.keywords import EpochOptionKeywords
-from batchplan.plans.plan import Plan
+from batchplan.plans.plan import BEGUN, Plan
 from batchplan.plans.steps import batches_per_step, cut_order
 from batchplan.runtime import Runtime
 from batchplan.training.ahead import Ahead
@@ -22,7 +22,7 @@ from batchplan.training.figures import MEASURED, doubt
 from batchplan.training.folder import PlanFolder
 from batchplan.training.plan_maker import RANDOM, PlanMaker
 from batchplan.training.step_vectors import require_vectors
-from batchplan.training.vectors import Embed, Mode, Vectors
+from batchplan.training.vectors import Embed, Mode, Vectors, warn_of_cost
 from batchplan.typing import Int64Array
 
 Predict = Callable[[Int64Array, Sequence[NDArray[Any]], Int64Array], Sequence[NDArray[Any]]]
@@ -101,8 +101,9 @@ class EpochPlans:
         batching: how the rows of every plan are cut.
         rank: of this process.
         figures: of the planned epoch that `for_epoch` returned last, by name, for a tracker:
-            ``embedding_seconds`` and ``planning_seconds``, for which this process waited, and those
-            of `batchplan.training.figures.measured`. Empty for random batches.
+            ``embedding_seconds`` and ``planning_seconds``, for which this process waited,
+            ``embedded_rows``, which it embedded, and those of
+            `batchplan.training.figures.measured`. Empty for random batches.
 
     Raises:
         InputError: the planner or an option is unknown, or makes no plan.
@@ -224,15 +225,34 @@ class EpochPlans:
         """
         if epoch != self._timed:  # else asked for again, as by the length of a sampler
             self._timed, self._seconds, self._embedding_seconds = epoch, 0.0, 0.0
+            if self._vectors is not None:
+                self._vectors.embedded = 0
 
         def make() -> None:
             self._files.begin(epoch, self._run)
             if not (self._ahead and self._ahead.finish(epoch)) and not self.path(epoch).exists():
+                warn_of_cost(epoch, self.rows_to_embed(epoch), self.num_rows)
                 self._make(epoch)
 
         plan = self._made(epoch, self.path(epoch), make)
-        self.figures = self._figures(plan) if self._planner.is_planned(epoch) else {}
+        planned = self._planner.is_planned(epoch) or BEGUN in plan.metadata.options
+        self.figures = self._figures(plan) if planned else {}
         return plan
+
+    def rows_to_embed(self, epoch: int) -> int:
+        """Return the number of rows that will be embedded for an epoch without a plan: all, or
+        those of its rest. 0 in processes but that of rank 0, if steps may have recorded vectors,
+        or if this was asked before."""
+        vectors, turn, rows = self._vectors, self._planner.turn(epoch), 0
+        if self.rank or vectors is None or vectors.told or self.path(epoch).exists():
+            return 0
+        fresh = vectors.embeddings == "fresh"
+        if self._planner.is_planned(epoch) and (fresh or not epoch):
+            rows = self.num_rows
+        elif turn and (fresh or self._predict is None):
+            rows = self.num_rows - turn * self.batching.batch_size
+        vectors.told = rows > 0
+        return rows
 
     def turn(self, epoch: int) -> int | None:
         """Return the batch of an epoch from which on `for_rest` has another plan than `for_epoch`;
@@ -345,7 +365,11 @@ class EpochPlans:
             self._doubted = bool(reason := doubt(metrics))
             if reason:
                 _LOGGER.warning("epoch %d: its plan may not be worth it: %s", self._timed, reason)
-        spent = {"embedding_seconds": embedding, "planning_seconds": self._seconds - embedding}
+        spent = {
+            "embedding_seconds": embedding,
+            "planning_seconds": self._seconds - embedding,
+            "embedded_rows": getattr(self._vectors, "embedded", 0),
+        }
         return spent | {name: metrics[name] for name in MEASURED if name in metrics}
 
     def _begun(self, epoch: int) -> Plan:

@@ -14,6 +14,7 @@ from batchplan.plans.plan import BEGUN, Plan
 from batchplan.plans.steps import batches_per_step
 from batchplan.training.arguments import checked, row_numbers
 from batchplan.training.epochs import EpochPlans
+from batchplan.training.vectors import warn_of_cost
 from batchplan.typing import Int64Array
 
 Order = Literal["proportional", "round_robin"]
@@ -95,6 +96,8 @@ class MultiDatasetPlans:
 
     def for_epoch(self, epoch: int) -> Plan:
         """Return the joined plan of an epoch, counted from 0. Raises as `EpochPlans.for_epoch`."""
+        rows = sum(own.rows_to_embed(epoch) for own in self.plans.values())
+        warn_of_cost(epoch, rows, self.num_rows)
         return self._join(epoch, [own.for_epoch(epoch) for own in self.plans.values()])
 
     def existing(self, epoch: int) -> Plan:

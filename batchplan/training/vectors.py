@@ -24,6 +24,7 @@ Mode = Literal["fresh", "training"]
 STEPS = "steps"  # names the parts of recorded steps; other parts have the number of a call
 _AT_ONCE = 1 << 13  # rows that a call of ``embed`` gets, at most
 _PASS = 0.27  # of the time of an epoch: all rows of MiniLM-L6, see docs/training.md
+_FEW = 0.1  # of the rows, of which no warning is worth it
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -43,6 +44,8 @@ class Vectors:
     Attributes:
         store: the vectors, in the process of rank 0.
         complete: whether all rows have vectors. Then only newer ones are exchanged.
+        embedded: number of rows that this process has embedded for the epoch.
+        told: whether the cost of embedding was logged.
     """
 
     def __init__(
@@ -57,7 +60,7 @@ class Vectors:
     ) -> None:
         self._files, self._num_rows, self._embed, self._same = files, num_rows, embed, same
         self._cosine, self.embeddings = cosine, embeddings
-        self._told = False  # how long a pass takes
+        self.embedded, self.told = 0, False
         self.release()
 
     def release(self) -> None:
@@ -96,12 +99,9 @@ class Vectors:
         missing = self._exchange(epoch, wanted, plan) if self.embeddings == "training" else wanted
         calls = enumerate(share_calls(len(missing), files.rank, files.world_size))
         parts = [(f"{'' if rows is None else 'rest'}{number}", call) for number, call in calls]
-        if files.rank == 0 and 2 * len(missing) > self._num_rows and not self._told:
-            self._told = True
-            _LOGGER.warning(
-                "epoch %d: embedding %d rows takes about %.0f%% of an epoch",
-                epoch, len(missing), 100 * _PASS * len(missing) / self._num_rows,
-            )  # fmt: skip
+        if files.rank == 0 and not self.told and len(missing) > _FEW * self._num_rows:
+            self.told = True
+            warn_of_cost(epoch, len(missing), self._num_rows)
         for number, call in parts:
             paths = [files.part_path(epoch, number, rank) for rank in range(files.world_size)]
             # All processes skip a call together, also if rank 0 has planned and removed its parts:
@@ -111,6 +111,7 @@ class Vectors:
             share = missing[call.rows]
             sides = [side[: call.asked] for side in self._embedded(share)]
             save_part(paths[files.rank], [(share[: call.asked], sides)])
+            self.embedded += call.asked
         if files.rank == 0:
             for number, _ in parts:
                 gather(self.store, files, epoch, number)
@@ -158,6 +159,15 @@ class Vectors:
         arrays = [half(side).numpy() for side in sides]
         require_vectors("embed", rows, arrays, cosine=self._cosine)
         return arrays
+
+
+def warn_of_cost(epoch: int, rows: int, num_rows: int) -> None:
+    """Log how much of the time of an epoch it takes to embed some of its rows, if there are any."""
+    if rows:
+        _LOGGER.warning(
+            "epoch %d: embedding %d of %d rows takes about %.0f%% of an epoch",
+            epoch, rows, num_rows, 100 * _PASS * rows / num_rows,
+        )  # fmt: skip
 
 
 def gather(store: Store, files: PlanFolder, epoch: int, part: int | str) -> None:

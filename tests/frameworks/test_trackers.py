@@ -12,7 +12,7 @@ from .processes import run
 from .shown import run_of
 from .texts import ROWS, save_model
 
-SECONDS = {"embedding_seconds", "planning_seconds"}
+SPENT = {"embedding_seconds", "planning_seconds", "embedded_rows"}
 FIGURES = {"gain", "false_negatives", "beaten_positives"}
 TRACKED = {"report_to": "tensorboard"}
 FREE = {"embeddings": "training", "random_epochs": 1}
@@ -63,14 +63,14 @@ def test_one_data_set(devices, options, epochs, tmp_path, small):
     histories = run(trained, devices, make, tmp_path, small, arguments=TRACKED, **options)
     found = logged(tmp_path)
     steps = [epoch * -(-ROWS // (4 * devices)) for epoch in epochs]
-    assert found.keys() == SECONDS | FIGURES
+    assert found.keys() == SPENT | FIGURES
     assert {tuple(step for step, _ in values) for values in found.values()} == {tuple(steps)}
     folder = run_of(tmp_path / "plans")
     plans = [Plan.load(folder / f"plan-000{epoch}.npz").metadata for epoch in epochs]
     for name in FIGURES:
         values = [value for _, value in found[name]]
         assert values == pytest.approx([plan.metrics[name] for plan in plans], abs=1e-6)
-    assert all(value > 0 for name in SECONDS for _, value in found[name])
+    assert all(value > 0 for name in SPENT for _, value in found[name])
     # all processes log, or those of a trainer that gathers what it logs would wait for each other
     assert [len(history) for history in histories] == [len(epochs)] * devices
 
@@ -88,5 +88,5 @@ def test_a_trainer_of_transformers(devices, tmp_path):
     options = {"arguments": TRACKED, "planner": "partition", "mega_batches": 1}
     run(trained, devices, test_transformers.make, tmp_path, **options)
     found = logged(tmp_path)
-    assert found.keys() == SECONDS | FIGURES
+    assert found.keys() == SPENT | FIGURES
     assert [len(values) for values in found.values()] == [2] * len(found)

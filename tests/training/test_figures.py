@@ -65,7 +65,7 @@ def test_vectors_that_cannot_be_measured_end_no_training(tmp_path, caplog):
         batch_size=16, rank=0, world_size=1,
     )  # fmt: skip
     plans.for_epoch(0)
-    assert plans.figures.keys() == {"embedding_seconds", "planning_seconds"}
+    assert plans.figures.keys() == {"embedding_seconds", "planning_seconds", "embedded_rows"}
     assert "epoch 0: its plan was not measured (" in caplog.text
 
 

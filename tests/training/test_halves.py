@@ -24,13 +24,15 @@ OPTIONS = {
 
 
 class Model:
-    """Embeds rows, predicts their vectors, and keeps which."""
+    """Embeds rows, predicts their vectors, and keeps which, and what was logged before."""
 
-    def __init__(self):
+    def __init__(self, log=None):
         self.embedded, self.rows, self.wanted = [], None, None
+        self.logged, self._log = [], log
 
     def embed(self, rows):
         self.embedded += rows.tolist()
+        self.logged += [costs(self._log)] if self._log else []
         return X[rows], Y[rows]
 
     def predict(self, rows, sides, wanted):
@@ -38,6 +40,11 @@ class Model:
         for side, true in zip(sides, (X, Y), strict=True):
             np.testing.assert_array_equal(side[rows], true.astype(np.float16)[rows])
         return X[wanted], Y[wanted]
+
+
+def costs(log):
+    """The lines that say what planning costs."""
+    return [line for line in log.messages if "embedding" in line]
 
 
 def make(folder, model=None, **options):
@@ -105,6 +112,48 @@ def test_rows_that_no_step_recorded_are_embedded(tmp_path):
     sampler.set_epoch(0)
     seen = list(sampler)
     assert model.embedded == [row for rows in seen[:18] for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("how", "share", "rows"),
+    [
+        ({"embeddings": "fresh"}, 14, 160),
+        ({"predict": None}, 14, 160),
+        ({"embeddings": "fresh", "random_epochs": 0}, 27, 320),
+        ({"random_epochs": 0}, 27, 320),
+        ({}, None, 0),
+        ({"embeddings": "fresh", "planner": "random", "random_epochs": 0}, None, 0),
+    ],
+    ids=str,
+)
+def test_what_an_epoch_costs_is_said_once_before_anything_is_embedded(
+    how, share, rows, tmp_path, caplog
+):
+    model = Model(caplog)
+    given = {name: value for name, value in OPTIONS.items() if name not in how}
+    if how.get("planner") == "random":
+        given.pop("mega_batches")
+    plans = EpochPlans(tmp_path, embed=model.embed, **{"predict": model.predict, **given, **how})
+    sampler = PlanBatchSampler(plans)
+    sampler.set_epoch(0)
+    said = [f"epoch 0: embedding {rows} of 320 rows takes about {share}% of an epoch"]
+    assert costs(caplog) == (said if share else [])
+    if how.get("embeddings") == "fresh":
+        list(sampler)
+    else:
+        train(plans, sampler)
+    assert len(model.embedded) == len(set(model.embedded)) == rows
+    assert all(lines == said for lines in model.logged)
+    assert costs(caplog) == (said if share else [])
+    assert plans.figures.get("embedded_rows", 0) == rows
+
+
+def test_what_a_restart_embeds_is_said(tmp_path, caplog):
+    model = Model(caplog)
+    plans = make(tmp_path, model)
+    list(PlanBatchSampler(plans))  # its steps were recorded by a process that is gone
+    assert model.logged == [["epoch 0: embedding 144 of 320 rows takes about 12% of an epoch"]]
+    assert plans.figures["embedded_rows"] == len(model.embedded) == 144
 
 
 @pytest.mark.parametrize("stop", [7, 20, 21, 33])

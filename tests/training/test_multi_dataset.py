@@ -191,3 +191,28 @@ def test_plans_that_are_cut_in_other_ways_are_refused(tmp_path):
     }
     with pytest.raises(InputError, match=r"8: its plans have .*batch_size=8.*but plans of 4 have"):
         MultiDatasetPlans(sets)
+
+
+@pytest.mark.parametrize(("random_epochs", "share"), [(0, 27), (0.5, 14)])
+def test_what_an_epoch_of_all_costs_is_one_line(random_epochs, share, tmp_path, caplog):
+    logged, embedded = [], []
+
+    def embed(rows):
+        logged.append([line for line in caplog.messages if "embedding" in line])
+        embedded.extend(rows.tolist())
+        return vectors(rows), vectors(rows)
+
+    plans = MultiDatasetPlans({
+        name: EpochPlans(
+            tmp_path / name, embed=embed, num_rows=size, batch_size=BATCH, rank=0, world_size=1,
+            random_epochs=random_epochs, mega_batches=1,
+        )
+        for name, size in SIZES.items()
+    })  # fmt: skip
+    list(PlanBatchSampler(plans))
+    rows = len(embedded)
+    said = [f"epoch 0: embedding {rows} of 155 rows takes about {share}% of an epoch"]
+    assert logged == [said] * len(SIZES)
+    assert rows == 155 if not random_epochs else 80 <= rows <= 100
+    figures = [own.figures["embedded_rows"] for own in plans.plans.values()]
+    assert sum(figures) == rows

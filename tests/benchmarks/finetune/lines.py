@@ -21,6 +21,7 @@ class Line:
         planner: by `PlannedEpochs`; None for shuffled batches.
         plan: options of `PlannedEpochs`.
         arguments: of the loss.
+        of_domain: arguments of the loss by domain, instead of those.
         no_duplicates: with the library's sampler of that name.
         trained: whether it trains at all.
         reference: what tells the guard which negatives are false, a name in `vectors.VECTORS`, of
@@ -42,6 +43,7 @@ class Line:
     planner: str | None = None
     plan: dict[str, Any] = field(default_factory=dict)
     arguments: dict[str, Any] = field(default_factory=dict)
+    of_domain: dict[str, dict[str, Any]] = field(default_factory=dict)
     no_duplicates: bool = False
     trained: bool = True
     reference: str | None = None
@@ -70,18 +72,20 @@ HARDNESS = {"hardness_mode": "in_batch_negatives", "hardness_strength": 9.0}
 MILD = {**HARDNESS, "hardness_strength": 4.0}  # for plans, whose negatives are hard already
 
 
+def _lever(text: str, planner: str = "partition", **more: Any) -> Line:
+    """A line of one epoch with `hardness_mode`, of the strength that is best on the domain."""
+    return Line(text, planner=planner, arguments=MILD, of_domain={"gloss": HARDNESS},
+                rates_of="hardness", **more)  # fmt: skip
+
+
 def _half(text: str, planner: str = "partition", **more: Any) -> Line:
-    """A line of one epoch whose second half is planned, with `hardness_mode`."""
-    plan = {**HALF, **more.pop("plan", {})}
-    return Line(text, planner=planner, plan=plan, arguments=MILD, rates_of="hardness", **more)
+    """A lever whose first half is random."""
+    return _lever(text, planner, plan={**HALF, **more.pop("plan", {})}, **more)
 
 
 def _whole(text: str, vectors: str, planner: str = "partition", **more: Any) -> Line:
-    """A line of one epoch planned whole from vectors of the model before it, with
-    `hardness_mode`."""
-    plan = {**FREE, **more.pop("plan", {})}
-    return Line(text, planner=planner, plan=plan, arguments=MILD, rates_of="hardness",
-                vectors=vectors, **more)  # fmt: skip
+    """A lever planned whole from vectors of the model before it."""
+    return _lever(text, planner, plan={**FREE, **more.pop("plan", {})}, vectors=vectors, **more)
 
 
 STRICT = {"relative_margin": 0.2}

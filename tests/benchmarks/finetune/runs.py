@@ -183,11 +183,13 @@ def train(
     rows: int,
     epochs: float,
     nano_dataset: str | None = None,
+    save: Path | None = None,
 ) -> Run:
     """The scores after each epoch of the test pairs, and with seed 0 of the validation pairs.
 
     With few rows, only the validation pairs are scored. ``step`` is the mean of the steps of
     `Reference`, in seconds. The trained model is also scored on ``nano_dataset``; see `nano_beir`.
+    ``save`` names a file for its weights.
     """
     torch.set_flush_denormal(True)
     torch.set_num_threads(1)
@@ -202,7 +204,7 @@ def train(
         data = kept(data, encoder, way.keep)
     if way.mined is not None:
         data = MINERS[way.mined](data, encoder, seed)
-    loss = LOSSES[way.loss](encoder, model, way.arguments)
+    loss = LOSSES[way.loss](encoder, model, way.of_domain.get(domain, way.arguments))
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         sampler: dict[str, Any] = {}
         callbacks: list[TrainerCallback] = [curve]
@@ -238,6 +240,8 @@ def train(
             trainer.train()
         else:
             curve.on_epoch_end(None, trainer.state, None)
+    if save is not None:
+        torch.save(encoder.state_dict(), save)
     if nano_dataset and "test" in held_out:
         curve.points["test"][-1][NANO_BEIR] = nano_beir(encoder, nano_dataset)
     return {**curve.points, "step": float(np.mean(reference.times or 0))}

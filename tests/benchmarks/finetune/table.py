@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import t
 
-from tests.benchmarks.finetune.lines import LINES
+from tests.benchmarks.finetune.lines import LEVERS, LINES
 
 SCORES = "ndcg@10", "mrr@10", "recall@10"
 NANO_BEIR = "nDCG@10 of NanoBEIR"  # of runs that were asked for it
@@ -28,7 +28,9 @@ SHOWN = {
     1: ("planned-half", "planned", "hardness", "half-hardness", "half-hardness-4",
         "table-hardness-4", "cached-1024"),
 }  # fmt: skip
+RECIPES = {"translation": "half-hardness-4", "gloss": "half-hardness", "code": "half-hardness-4"}
 RESULTS = Path(__file__).parent / "results.jsonl"
+NEIGHBOURS = RESULTS.with_name("neighbours.jsonl")
 
 Run = dict[str, Any]
 
@@ -102,6 +104,8 @@ def markdown(
     head = [cell for domain in domains for cell in (domain.capitalize(), *columns)]
     lines = [["Batches", *head], ["---"] * (1 + len(head))]
     for name, line in LINES.items():
+        if name in LEVERS:
+            continue
         lengths = {run["epochs"] for run in found if run["line"] == name}
         for length in sorted(one for one in lengths if whole(one) == epochs):
             rows = [_cells(found, domain, name, length, model, score) for domain in domains]
@@ -159,6 +163,37 @@ def versus(found: list[Run], line: str) -> str:
     return _joined(lines)
 
 
+def levers(found: list[Run], shares: list[Run]) -> str:
+    """A line for each lever of one epoch: its mean differences in nDCG@10 from the recipe of the
+    domain, its least time on translation in epochs of shuffled batches, and the share of the
+    neighbours of the trained model that its vectors find on each domain."""
+    head = ["Lever", *map(str.capitalize, DOMAINS), "Time", "Neighbours found"]
+    lines = [head, ["---"] * len(head)]
+    base = epoch_time(final(found, DOMAINS[0], "shuffled"))
+    first = {"hardness": LINES["hardness"], RECIPES[DOMAINS[0]]: LINES["half-hardness"]}
+    for name, line in {**first, **LEVERS}.items():
+        own = {domain: final(found, domain, name) for domain in DOMAINS}
+        if not any(own.values()):
+            continue
+        cells = ["" if RECIPES[domain] == name else
+                 over(own[domain], final(found, domain, RECIPES[domain]), "ndcg@10")
+                 for domain in DOMAINS]  # fmt: skip
+        took = f"{time(own[DOMAINS[0]]) / base:.2f}" if own[DOMAINS[0]] else ""
+        lines.append([line.text, *cells, took, _found(name, shares)])
+    return _joined(lines)
+
+
+def _found(name: str, shares: list[Run]) -> str:
+    """The shares of neighbours that the vectors of a lever find, in the order of `DOMAINS`."""
+    line = LINES[name]
+    kind = line.vectors if line.plan.get("random_epochs") == 0 else None
+    if name in RECIPES.values() or (name in LEVERS and line.vectors and kind is None):
+        kind = f"predicted by {line.vectors or 'table'}"
+    of_kind = {one["domain"]: one["after"] for one in shares if one["vectors"] == kind}
+    cells = [f"{100 * of_kind[domain]:.0f}%" for domain in DOMAINS if domain in of_kind]
+    return ", ".join(cells)
+
+
 def papers(found: list[Run], domain: str = "translation") -> str:
     """A line for each planner of a paper that has run two epochs of a domain: the mean nDCG@10 of
     its seeds, and the difference from shuffled batches."""
@@ -197,6 +232,7 @@ def main() -> None:
                     print(f"\n{model}, epochs: {epochs}, {score}\n\n{table}")
     for epochs in SHOWN:
         print(f"\nOver shuffled batches, epochs: {epochs}\n\n{summary(found, epochs)}")
+    print(f"\nLevers of one epoch\n\n{levers(found, runs(NEIGHBOURS))}")
     print(f"\nPlanners of papers\n\n{papers(found)}")
     for line in ("planned-later", "planned-hardness-4"):
         if any(run["line"] == line and run["epochs"] == 2 for run in found):
