@@ -20,7 +20,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
 from tests.benchmarks.finetune import __main__ as command
-from tests.benchmarks.finetune import domains, runs, table
+from tests.benchmarks.finetune import domains, neighbours, runs, table
 from tests.benchmarks.finetune.lines import RATE_ROWS, RATES
 
 
@@ -222,6 +222,66 @@ def test_lines_are_compared_by_the_seeds_that_both_have_run_with(tmp_path):
     assert (
         "| `b3` | 55.25 | +2.00 ± 2.48 | +1.25 ± 4.18 (4) |" in shown(table.markdown(found, 2))[4]
     )
+
+
+def test_levers_are_compared_with_the_recipe_of_their_domain(tmp_path):
+    results = command.Results(tmp_path / "runs.jsonl")
+    add(results, "shuffled", (50.0, 50.0, 50.0), 10.0, domain="translation")
+    add(results, "hardness", (51.0, 51.0, 51.0), 10.0, domain="translation")
+    add(results, "half-hardness-4", (52.0, 53.0, 54.0), 10.2, domain="translation")
+    add(results, "half-hardness", (60.0, 60.0, 60.0), 10.2)
+    add(results, "half-hardness-4", (90.0, 90.0, 90.0), 10.2)  # not the recipe of glosses
+    add(results, "hard-last", (52.5, 53.5, 54.5), 10.4, domain="translation")
+    add(results, "hard-last", (59.0,), 10.4)
+    add(results, "whole-layer-1", (50.0,), 10.5, domain="translation")
+    add(results, "half-distilled", (52.0,), 10.5, domain="translation")
+    shares = [
+        {"domain": domain, "vectors": kind, "before": 0.9, "after": after}
+        for domain, kind, after in (
+            ("translation", "layer-1", 0.123), ("gloss", "layer-1", 0.5),
+            ("translation", "predicted by table", 0.31), ("code", "predicted by distilled", 0.4),
+        )
+    ]  # fmt: skip
+    found = table.runs(results.path)
+    assert shown(table.levers(found, shares)) == [
+        "| Lever | Translation | Gloss | Code | Time | Neighbours found |",
+        "| --- | --- | --- | --- | --- | --- |",
+        "| shuffled, `hardness_mode` | -2.00 ± 2.48 |  |  | 1.00 |  |",
+        "| **planned**, `hardness_mode` |  |  |  | 1.02 | 31% |",
+        "| predicted from a distilled table | +0.00 (1) |  |  | 1.05 | 40% |",
+        "| hard batches last | +0.50 ± 0.00 | -1.00 (1) |  | 1.04 |  |",
+        "| the first layer | -2.00 (1) |  |  | 1.05 | 12%, 50% |",
+    ]
+    assert "hard batches last" not in table.markdown(found)
+
+
+def test_the_share_of_neighbours_that_vectors_find():
+    x, y = np.random.default_rng(0).standard_normal((2, 40, 6))
+    assert neighbours.share_found([x, y], [x, y]) == 1
+    others = np.random.default_rng(1).standard_normal((2, 40, 6))
+    found = []
+    for row in range(40):
+        nearest = []
+        for a, b in ((x, y), others):
+            scores = b @ a[row] / np.linalg.norm(b, axis=1)
+            nearest.append([one for one in np.argsort(-scores) if one != row][:16])
+        found.append(len({*nearest[0]} & {*nearest[1]}) / 16)
+    assert neighbours.share_found([x, y], list(others)) == pytest.approx(np.mean(found))
+
+
+def test_orders_of_batches():
+    """Of batches around a direction of the plane, in degrees, each with its spread."""
+    batches = []
+    for centre, spread in ((0, 10), (80, 20), (20, 5), (60, 30), (40, 15)):
+        angles = np.radians(centre + spread * np.linspace(-1, 1, 6))
+        batches.append([np.stack([np.cos(angles), np.sin(angles)], 1)] * 2)
+    orders = {name: list(map(int, order(batches))) for name, order in runs.ORDERS.items()}
+    assert orders == {
+        "rising": [3, 1, 4, 0, 2],
+        "falling": [2, 0, 4, 1, 3],
+        "near": [0, 2, 4, 3, 1],
+        "far": [0, 1, 2, 3, 4],
+    }
 
 
 def test_further_seeds_at_a_rate_do_not_choose_it(tmp_path):

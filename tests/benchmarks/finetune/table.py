@@ -170,14 +170,14 @@ def levers(found: list[Run], shares: list[Run]) -> str:
     head = ["Lever", *map(str.capitalize, DOMAINS), "Time", "Neighbours found"]
     lines = [head, ["---"] * len(head)]
     base = epoch_time(final(found, DOMAINS[0], "shuffled"))
-    first = {"hardness": LINES["hardness"], RECIPES[DOMAINS[0]]: LINES["half-hardness"]}
+    recipe = RECIPES[DOMAINS[0]]
+    first = {"hardness": LINES["hardness"], recipe: LINES["half-hardness"]}
     for name, line in {**first, **LEVERS}.items():
-        own = {domain: final(found, domain, name) for domain in DOMAINS}
+        bases = {domain: final(found, domain, RECIPES[domain]) for domain in DOMAINS}
+        own = bases if name == recipe else {one: final(found, one, name) for one in DOMAINS}
         if not any(own.values()):
             continue
-        cells = ["" if RECIPES[domain] == name else
-                 over(own[domain], final(found, domain, RECIPES[domain]), "ndcg@10")
-                 for domain in DOMAINS]  # fmt: skip
+        cells = [over(own[domain], bases[domain], "ndcg@10") for domain in DOMAINS]
         took = f"{time(own[DOMAINS[0]]) / base:.2f}" if own[DOMAINS[0]] else ""
         lines.append([line.text, *cells, took, _found(name, shares)])
     return _joined(lines)
