@@ -65,27 +65,26 @@ class TextColumns:
 
     def parts_of(self, name: str) -> Iterator[list[str]]:
         """Yield the texts of a column, some at a time."""
-        for start in range(0, len(self), _AT_ONCE):
-            texts: list[str] = _strings(
-                self.dataset[start : start + _AT_ONCE][name], name
-            ).to_pylist()
-            yield texts
+        for part in self._parts([name]):
+            yield part[name].to_pylist()
 
     def codes(self) -> Int64Array:
         """int64 (columns, N), the number of the text of each row. Equal texts have the same number,
         in any column."""
-        parts: dict[str, list[pa.Array]] = {name: [] for name in self.names}
+        parts = list(self._parts(self.names))
+        texts = pa.chunked_array([part[name] for name in self.names for part in parts])
+        coded = texts.dictionary_encode().chunks  # of one dictionary, without a copy of all texts
+        codes = np.concatenate([part.indices.to_numpy() for part in coded]).astype(np.int64)
+        return codes.reshape(len(self.names), -1)
+
+    def _parts(self, names: Sequence[str]) -> Iterator[dict[str, pa.Array]]:
+        """Yield the texts of some rows after the other, by column; as `texts`, but faster."""
         custom = getattr(self.dataset, "format", {}).get("type") == "custom"
         quick = hasattr(self.dataset, "with_format") and not custom
         dataset = self.dataset.with_format("arrow") if quick else self.dataset
         for start in range(0, len(self), _AT_ONCE):
             rows = dataset[start : start + _AT_ONCE]
-            for name in self.names:
-                parts[name].append(_strings(rows[name], name))
-        texts = pa.chunked_array([part for name in self.names for part in parts[name]])
-        coded = texts.dictionary_encode().chunks  # of one dictionary, without a copy of all texts
-        codes = np.concatenate([part.indices.to_numpy() for part in coded]).astype(np.int64)
-        return codes.reshape(len(self.names), -1)
+            yield {name: _strings(rows[name], name) for name in names}
 
 
 def answers_of(codes: Int64Array) -> Answers:

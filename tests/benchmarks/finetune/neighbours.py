@@ -12,19 +12,21 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
 
-from batchplan.embedding.table import token_table
+from batchplan.embedding.table import TokenTable, token_table
 from tests.benchmarks.finetune.domains import COLUMNS, load
 from tests.benchmarks.finetune.encoders import ENCODERS
 from tests.benchmarks.finetune.runs import train
 from tests.benchmarks.finetune.table import NEIGHBOURS
-from tests.benchmarks.finetune.vectors import PREDICTORS, VECTORS, Arrays
+from tests.benchmarks.finetune.vectors import PREDICTORS, VECTORS, Arrays, Sides
 
 NEAREST = 16
 RATES = {"translation": 4e-4, "gloss": 5e-5, "code": 5e-5}  # of shuffled batches
@@ -45,36 +47,34 @@ def nearest(x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
     return np.argpartition(-scores, NEAREST, axis=1)[:, :NEAREST]
 
 
-def shares(domain: str, model: str, rows: int) -> list[dict[str, Any]]:
-    """The shares of all kinds of vectors, each a line of the file."""
-    found = load(domain, rows).train
-    sides = [found[name].to_pylist() for name in COLUMNS]
-    before, after = ENCODERS[model](), ENCODERS[model]()
+def trained(domain: str, model: str, rows: int) -> SentenceTransformer:
+    """The encoder after an epoch of shuffled batches."""
+    encoder = ENCODERS[model]()
     with tempfile.TemporaryDirectory() as folder:
         weights = Path(folder) / "weights.pt"
         train(domain, model, "shuffled", RATES[domain], 1, rows, 1, save=weights)
-        after.load_state_dict(torch.load(weights))
-    first, second = np.split(np.arange(rows), 2)
-    models = {"before": before, "after": after}
-    own = {name: VECTORS["pass"](encoder, sides) for name, encoder in models.items()}
+        encoder.load_state_dict(torch.load(weights))
+    return encoder
+
+
+def shares(encoders: dict[str, SentenceTransformer], sides: Sides) -> Iterator[dict[str, Any]]:
+    """Yield the shares of each kind of vectors."""
+    first, second = np.split(np.arange(len(sides[0])), 2)
+    own = {name: VECTORS["pass"](encoder, sides) for name, encoder in encoders.items()}
     true = {name: [side[second] for side in vectors] for name, vectors in own.items()}
-    lines = []
     for kind, make in VECTORS.items():
-        cheap = [side[second] for side in make(before, sides)]
-        line = {name: share_found(true[name], cheap) for name in models}
-        lines.append({"domain": domain, "vectors": kind, **line})
-    for kind, predictor in {"table": of_table, **PREDICTORS}.items():
-        line = {
-            name: share_found(
-                true[name], predictor(encoder, sides).predict(first, own[name], second)
-            )
-            for name, encoder in models.items()
+        made = own["before"] if kind == "pass" else make(encoders["before"], sides)
+        cheap = [side[second] for side in made]
+        yield {"vectors": kind, **{name: share_found(true[name], cheap) for name in encoders}}
+    for kind, fitted in {"table": of_table, **PREDICTORS}.items():
+        found = {
+            name: share_found(true[name], fitted(encoder, sides).predict(first, own[name], second))
+            for name, encoder in encoders.items()
         }
-        lines.append({"domain": domain, "vectors": f"predicted by {kind}", **line})
-    return lines
+        yield {"vectors": f"predicted by {kind}", **found}
 
 
-def of_table(encoder: Any, sides: list[list[str]]) -> Any:
+def of_table(encoder: SentenceTransformer, sides: Sides) -> TokenTable:
     """What predicts by default."""
     return token_table(encoder, [[side] for side in sides])
 
@@ -90,9 +90,16 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=NEIGHBOURS)
     options = parser.parse_args()
     for domain in options.domains:
-        with options.results.open("a") as file:
-            for line in shares(domain, options.model, options.rows):
-                file.write(json.dumps(line) + "\n")
+        found = load(domain, options.rows).train
+        encoders = {
+            "before": ENCODERS[options.model](),
+            "after": trained(domain, options.model, options.rows),
+        }
+        with torch.autocast("cpu", torch.bfloat16):  # as plans are made
+            for share in shares(encoders, [found[name].to_pylist() for name in COLUMNS]):
+                line = {"domain": domain, **share}
+                with options.results.open("a") as file:
+                    file.write(json.dumps(line) + "\n")
                 print(line, flush=True)
 
 

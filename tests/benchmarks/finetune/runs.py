@@ -29,10 +29,10 @@ from batchplan.plans.plan import Plan
 from batchplan.training.sentence_transformers import PlannedEpochs
 from tests.benchmarks.finetune.domains import COLUMNS, load
 from tests.benchmarks.finetune.encoders import ENCODERS
-from tests.benchmarks.finetune.lines import LINES, RATE_ROWS
+from tests.benchmarks.finetune.lines import LINES, RATE_ROWS, Line
 from tests.benchmarks.finetune.scores import evaluators, nano_beir, scores
 from tests.benchmarks.finetune.table import NANO_BEIR
-from tests.benchmarks.finetune.vectors import PREDICTORS, VECTORS
+from tests.benchmarks.finetune.vectors import PREDICTORS, VECTORS, Sides
 
 REFERENCE_STEPS = 10  # of a run
 MICRO_BATCH = 64  # rows that a cached loss embeds at once
@@ -217,8 +217,7 @@ def train(
             if way.vectors is not None:
                 sides = [list(data[name]) for name in COLUMNS]
                 if way.plan["random_epochs"] is None:
-                    make = PREDICTORS[way.vectors]
-                    plans._predict = lambda _, *known: make(encoder, sides).predict(*known)
+                    plans._predict = lambda _, *known: predicted(encoder, way, sides, known)
                 else:
                     found = cache(lambda: VECTORS[way.vectors](encoder, sides))
                     plans._embed = lambda rows, _: [side[rows] for side in found()]
@@ -281,6 +280,12 @@ def drawn(data: Dataset, encoder: SentenceTransformer, seed: int) -> Dataset:
 
 
 MINERS = {"library": mined, "scns": drawn}
+
+
+def predicted(encoder: SentenceTransformer, way: Line, sides: Sides, known: Any) -> Any:
+    """The vectors of the rest of an epoch, from its recorded ones."""
+    with torch.autocast("cpu", torch.bfloat16):
+        return PREDICTORS[str(way.vectors)](encoder, sides).predict(*known)
 
 
 def kept(data: Dataset, encoder: SentenceTransformer, share: float) -> Dataset:
