@@ -12,7 +12,8 @@ from .processes import run
 from .shown import run_of
 from .texts import ROWS, save_model
 
-SPENT = {"embedding_seconds", "planning_seconds", "embedded_rows"}
+SECONDS = {"embedding_seconds", "planning_seconds"}
+SPENT = {*SECONDS, "embedded_rows"}
 FIGURES = {"gain", "false_negatives", "beaten_positives"}
 TRACKED = {"report_to": "tensorboard"}
 FREE = {"embeddings": "training", "random_epochs": 1}
@@ -70,7 +71,9 @@ def test_one_data_set(devices, options, epochs, tmp_path, small):
     for name in FIGURES:
         values = [value for _, value in found[name]]
         assert values == pytest.approx([plan.metrics[name] for plan in plans], abs=1e-6)
-    assert all(value > 0 for name in SPENT for _, value in found[name])
+    assert all(value > 0 for name in SECONDS for _, value in found[name])
+    embedded = 0 if FREE.items() <= options.items() else ROWS
+    assert [value for _, value in found["embedded_rows"]] == [embedded] * len(epochs)
     # all processes log, or those of a trainer that gathers what it logs would wait for each other
     assert [len(history) for history in histories] == [len(epochs)] * devices
 
