@@ -304,6 +304,7 @@ def test_the_page_shows_the_results():
             own = [run for run in found if run["domain"] == domain]
             assert table.markdown(own, epochs) in page
     assert table.versus(found, "planned-hardness-4") in page
+    assert table.levers(found, table.runs(table.NEIGHBOURS)) in page
     for model in ("weak", "scratch"):
         lines = table.markdown(found, 2, model).splitlines()[2:]
         (before, _), (after, over) = (line.split(" | ")[1:3] for line in lines)

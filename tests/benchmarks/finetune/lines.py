@@ -110,13 +110,13 @@ LEVERS = {
     "whole-tokens-16": _whole("the first 16 tokens of each text", "tokens-16"),
     "whole-pass": _whole("a pass of the model", "pass"),
     "table-1": _whole("the table of tokens, 1 mega-batch", "table", plan={"mega_batches": 1}),
-    "table-2": _whole("the same, 2 mega-batches", "table", plan={"mega_batches": 2}),
-    "table-4": _whole("the same, 4 mega-batches", "table", plan={"mega_batches": 4}),
-    "table-8": _whole("the same, 8 mega-batches", "table", plan={"mega_batches": 8}),
-    "table-strict": _whole("the same, guard at 80%", "table", plan=STRICT),
-    "table-judged": _whole("the same, guard also by the first layer", "table",
+    "table-2": _whole("the table of tokens, 2 mega-batches", "table", plan={"mega_batches": 2}),
+    "table-4": _whole("the table of tokens, 4 mega-batches", "table", plan={"mega_batches": 4}),
+    "table-8": _whole("the table of tokens, 8 mega-batches", "table", plan={"mega_batches": 8}),
+    "table-strict": _whole("the table of tokens, guard at 80%", "table", plan=STRICT),
+    "table-judged": _whole("the table of tokens, guard also by the first layer", "table",
                            reference="layer-1"),
-    "table-b3": _whole("the same, `b3`", "table", "b3"),
+    "table-b3": _whole("the table of tokens, `b3`", "table", "b3"),
 }  # fmt: skip
 
 LINES = {
