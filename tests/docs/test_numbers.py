@@ -12,14 +12,15 @@ from scipy.special import logsumexp
 import batchplan
 from batchplan.planners import PLANNERS as NAMES
 from tests.benchmarks.finetune import table
+from tests.benchmarks.law import known
 from tests.benchmarks.law import table as law
 from tests.dense import similarities
 
 from .blocks import ROOT
 
-TUTORIAL, PLANNERS, COMPARISON, FORMATS, LAW = (
+TUTORIAL, PLANNERS, COMPARISON, FORMATS, LAW, GUARDS = (
     (ROOT / "docs" / f"{name}.md").read_text()
-    for name in ("tutorial", "paper_planners", "comparison", "formats", "law")
+    for name in ("tutorial", "paper_planners", "comparison", "formats", "law", "guards")
 )
 README = (ROOT / "README.md").read_text()
 TEMPERATURE = 0.05
@@ -208,6 +209,10 @@ def test_the_page_of_the_law_states_its_runs():
     told = re.search(rf"with a plan take ({NUMBER}) to ({NUMBER}) times the processor time", LAW)
     times = law.times(grid)
     assert numbers(" ".join(told.groups())) == [round(min(times), 1), round(max(times), 1)]
+
+
+def test_the_page_of_guards_states_what_known_answers_cost():
+    assert f"\n\n{known.table(law.Grid(known.RESULTS))}\n\n" in GUARDS
 
 
 def test_the_guard_of_the_first_plan(embeddings):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.benchmarks.law.table import USUAL, Grid, joined, signed
+from tests.benchmarks.law.table import USUAL, Grid, joined, told
 
 RESULTS = Path(__file__).parent / "known.jsonl"
 DATA = "translations", "dependencies"
@@ -21,6 +21,7 @@ NAMES = {
     "planned-equal": "planned, equal texts in different batches",
     "planned": "planned, known answers in different batches",
 }
+BASES = {"shuffled": [*NAMES][1:], "planned-equal": ["planned"]}  # and what is compared with each
 COUNTS = "known", "negatives"
 SEEDS, BATCH_SIZE, EPOCHS = 8, 128, 1.0
 
@@ -39,17 +40,11 @@ def table(grid: Grid) -> str:
                     continue
                 known, negatives = (sum(run[kind] for run in runs) for kind in COUNTS)
                 count = f"{known / len(runs):,.0f} ({100 * known / negatives:.3f}%)"
-                over_plans = _gain(grid, place, line, "planned-equal") if line == "planned" else ""
+                gains = [told(grid.gain(place, line, base), SEEDS) if line in compared else ""
+                         for base, compared in BASES.items()]  # fmt: skip
                 lines.append([data, name, count, f"{np.mean([run['test'] for run in runs]):.2f}",
-                              _gain(grid, place, line, "shuffled"), over_plans])  # fmt: skip
+                              *gains])  # fmt: skip
     return joined(lines)
-
-
-def _gain(grid: Grid, place: dict[str, object], line: str, base: str) -> str:
-    """The gain of a line with its interval; nothing over itself."""
-    if line == base or (gain := grid.gain(place, line, base)) is None:
-        return ""
-    return f"{signed(gain[0])} ± {gain[1]:.2f}"
 
 
 def main() -> None:

@@ -78,13 +78,13 @@ class Grid:
                      / min(run["seconds"] for run in other.values()))  # fmt: skip
 
 
-def told(gain: tuple[float, float, int] | None) -> str:
-    """A gain with its interval, and the number of seeds unless it is `SEEDS`."""
+def told(gain: tuple[float, float, int] | None, usual: int = SEEDS) -> str:
+    """A gain with its interval, and the number of seeds unless it is the usual one."""
     if gain is None:
         return ""
     mean, half, seeds = gain
     error = f" ± {half:.2f}" if seeds > 1 else ""
-    few = "" if seeds == SEEDS else f" ({seeds})"
+    few = "" if seeds == usual else f" ({seeds})"
     return f"{signed(mean)}{error}{few}"
 
 
