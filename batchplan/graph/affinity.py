@@ -26,7 +26,8 @@ from batchplan.threads import block_height, in_blocks
 
 _BYTES = 140  # per listed neighbour: united both ways, weighed, and cut into parts
 _SAMPLED = 256  # rows that represent all others
-_ROWS_AT_ONCE = 4096
+_ROWS_AT_ONCE = 512  # their temporaries stay in the cache
+_MOST_ROWS = 4096  # whose edges a thread weighs at once
 _SAMPLE = 5  # the generator stream of the sample
 
 
@@ -123,7 +124,7 @@ def affinity_graph(
         def weigh(start: int, stop: int) -> None:
             _weigh(start, stop, indptr, indices, sides, 1 / temperature, forth, back, weights)
 
-        in_blocks(weigh, n, block_height(n, _ROWS_AT_ONCE))
+        in_blocks(weigh, n, block_height(n, _MOST_ROWS))
         if (weights == 0).any():  # they are above 0 otherwise
             ends = np.append(0, np.cumsum(weights > 0))
             indptr, indices = ends[indptr], indices[weights > 0]
@@ -157,14 +158,15 @@ def _backgrounds(
     columns = torch.from_numpy(sample)
     drawn = [others[columns] for others, _ in documents]
     out = np.empty(len(own))
-    for start in range(0, len(own), _ROWS_AT_ONCE):
-        rows = own[start : start + _ROWS_AT_ONCE]
-        here = torch.arange(start, start + len(rows))
+
+    def work(start: int, stop: int) -> None:
+        rows = own[start:stop]
+        here = torch.arange(start, stop)
         sums, positives = [], []
         for (others, missing), few in zip(documents, drawn, strict=True):
             logits = (rows @ few.T).double() / temperature
             logits[here[:, None] == columns] = -torch.inf
-            positive = (rows.double() * others[start : start + len(rows)]).sum(1) / temperature
+            positive = (rows.double() * others[start:stop]).sum(1) / temperature
             if missing is not None:
                 logits[:, missing[columns]] = -torch.inf
                 positive[missing[here]] = -torch.inf
@@ -172,7 +174,9 @@ def _backgrounds(
             positives.append(positive)
         mean = reduce(torch.logaddexp, sums) - log(len(sample)) + log(batch_size - 1)
         own_pair = reduce(torch.logaddexp, positives)
-        out[start : start + len(rows)] = torch.logaddexp(own_pair, mean).numpy()
+        out[start:stop] = torch.logaddexp(own_pair, mean).numpy()
+
+    in_blocks(work, len(own), _ROWS_AT_ONCE)
     return out
 
 

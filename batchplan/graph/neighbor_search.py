@@ -29,7 +29,7 @@ from batchplan.data.rows import load_rows, to_float32
 from batchplan.graph.screen import Keys, Queries, queries_from, sure_entry
 from batchplan.graph.shortlists import Shortlists
 from batchplan.guard.apart import apart
-from batchplan.guard.rules import Rules, breaks
+from batchplan.guard.rules import Rules
 from batchplan.kernels import (
     AHEAD,
     LANES,
@@ -287,15 +287,21 @@ _NONE = np.empty(0, np.float32)
 
 @njit
 def _guess(values, rows, columns, kept, rules, floors):  # type: ignore[no-untyped-def]
-    """Set the floor of each row to the lowest of its largest values; ``kept`` has room for them."""
+    """Set the floor of each row to the lowest of its largest values; ``kept`` has room for them. Of
+    a guess, float32 products are exact enough."""
+    separate, ceilings, x, y, referred = rules
     names = np.zeros(kept.size, np.int64)
     for r in range(rows.size):
+        i = rows[r]
         kept[:] = -np.inf
         for c in range(columns.size):
-            value = values[r, c]
-            if value <= kept[-1] or rows[r] == columns[c]:
+            value, j = values[r, c], columns[c]
+            if value <= kept[-1] or i == j or apart(i, j, separate):
                 continue
-            if not breaks(rows[r], columns[c], value, rules):
+            near = dot(x[i], y[j]) if referred else value
+            if len(x):
+                near = max(near, dot(y[i], x[j]))
+            if not (ceilings.size and near >= min(ceilings[i], ceilings[j])):
                 insert(value, 0, kept, names)
         floors[r] = kept[-1]
 

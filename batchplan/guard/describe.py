@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -170,18 +171,9 @@ def _similarities(
     n, x, y = embeddings.num_rows, embeddings.x, embeddings.y
     lengths, positive = np.empty((2, n)), np.empty(n)
     negatives = np.empty((n, distances.size), np.float32)
-    whole = 4 * y.shape[1] * n <= _HELD_BYTES
-    held = _rows(y, np.arange(n), similarity)[0] if whole else None
-    tile = _ROWS_AT_ONCE if held is None else _TILE
-
-    def ahead(first: int, count: int) -> Float32Array:
-        """y of ``count`` rows; row 0 follows the last one."""
-        if held is None:
-            return _rows(y, np.arange(first, first + count) % n, similarity)[0]
-        past = max(0, first + count - n)
-        rows = held[first : first + count]
-        return np.concatenate([rows, held[:past]]) if past else rows
-
+    held, tile = None, _ROWS_AT_ONCE
+    if 4 * y.shape[1] * n <= _HELD_BYTES:
+        held, tile = _rows(y, np.arange(n + _TILE) % n, similarity)[0], _TILE
     with runtime.stage("inspect", n) as advance:
         for start in range(0, n, _ROWS_AT_ONCE):
             stop = min(start + _ROWS_AT_ONCE, n)
@@ -193,8 +185,13 @@ def _similarities(
                 part = a[first - start : first - start + tile]
                 out = negatives[first : first + len(part)]
                 for k, distance in enumerate(distances):
-                    others = ahead((first + distance) % n, len(part))
-                    out[:, k] = np.einsum("nd,nd->n", part, others)
+                    at = (first + distance) % n
+                    if held is None:
+                        ahead = np.arange(at, at + len(part)) % n
+                        others = _rows(y, ahead, similarity)[0]
+                    else:
+                        others = held[at : at + len(part)]
+                    out[:, k] = (part[:, None] @ others[:, :, None])[:, 0, 0]
             advance(stop - start)
     return lengths, positive, negatives
 
@@ -249,21 +246,25 @@ def _guard_effects(
     for start in range(0, len(near), _COLUMNS):
         columns = np.arange(start, min(start + _COLUMNS, len(near)))
         anchors = _rows(embeddings.x, columns, similarity)[0]
-        highest = np.full((len(sample), len(columns)), -np.inf, np.float32)
+        products = []
         for matrix, theirs in zip(documents, own[1:], strict=True):
             keys = anchors if matrix is embeddings.x else _rows(matrix, columns, similarity)[0]
-            np.maximum(highest, own[0] @ keys.T, out=highest)
+            products.append(own[0] @ keys.T)
             if matrix is not embeddings.x:  # else s_ij = s_ji
-                np.maximum(highest, theirs @ anchors.T, out=highest)
-        others = sample[:, None] != columns
-        highest[~others] = -np.inf
+                products.append(theirs @ anchors.T)
+        highest = reduce(np.maximum, products)
+        here = np.flatnonzero((sample >= start) & (sample <= columns[-1]))
+        themselves = here, sample[here] - start
+        highest[themselves] = -np.inf
         np.maximum(hardest, highest.max(axis=1), out=hardest)
-        equal = np.zeros_like(others)
         for side in codes:
-            equal |= (side[sample, None] == side[columns]) & (side[columns] >= 0) & others
+            repeated = np.flatnonzero(side[columns] >= 0)
+            row, other = np.nonzero(side[sample, None] == side[columns[repeated]])
+            highest[row, repeated[other]] = np.inf
+        highest[themselves] = -np.inf
         for row, limit in enumerate(limits):
             ceilings = np.minimum(of_sample[row], ceilings_of(near[columns], **limit))
-            excluded[row] += ((highest >= ceilings) | equal).sum(axis=1)
+            excluded[row] += np.count_nonzero(highest >= ceilings, axis=1)
         advance(len(columns))
     effects = [
         GuardEffect(**limit, kept_away=float(row.mean()), rows_affected=float((row > 0).mean()))

@@ -42,8 +42,9 @@ from batchplan.guard.apart import Apart
 from batchplan.guard.ceilings import ceilings_of, usual_positive, usual_rows
 from batchplan.guard.options import GuardOptions
 from batchplan.runtime import Runtime, silent
+from batchplan.threads import in_blocks
 
-_ROWS_AT_ONCE = 4096
+_ROWS_AT_ONCE = 512  # their temporaries stay in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,14 +202,15 @@ def positives(
     called with the number of rows done."""
     n, cpu = embeddings.num_rows, torch.device("cpu")
     out = np.empty(n)
-    for start in range(0, n, _ROWS_AT_ONCE):
-        stop = min(start + _ROWS_AT_ONCE, n)
+
+    def work(start: int, stop: int) -> None:
         x, y = (
             load_rows(side, start, stop, cpu, similarity == "cosine").double().numpy()
             for side in (embeddings.x, embeddings.y)
         )
         out[start:stop] = np.einsum("nd,nd->n", x, y)
-        advance(stop - start)
+
+    in_blocks(work, n, _ROWS_AT_ONCE, advance)
     return out
 
 

@@ -20,7 +20,7 @@ from batchplan.refinement.terms import (
 from batchplan.typing import Int64Array
 
 _ENTRIES = 1 << 18  # similarities in the blocks of one product, at most
-_GROUPS = 16  # for as many threads, products of a round are down to half as large
+_GROUPS = 16  # for as many threads, products of a round are down to a quarter as large
 _EQUAL = 1e-10  # float64 losses with a smaller relative difference are equal
 
 
@@ -61,10 +61,11 @@ def alike(sizes: Int64Array) -> list[Int64Array]:
     The size of a group does not depend on the number of threads, so neither do the results.
     """
     groups = []
-    for size in np.unique(sizes, axis=0):
-        members = np.flatnonzero((sizes == size).all(axis=1))
-        most = int(_ENTRIES // size.sum() ** 2)
-        step = max(1, min(most, max(most // 2, -(-len(members) // _GROUPS))))
+    keys = (sizes[:, 0] << 32) + sizes[:, -1]
+    for key in np.unique(keys):
+        members = np.flatnonzero(keys == key)
+        most = int(_ENTRIES // sizes[members[0]].sum() ** 2)
+        step = max(1, min(most, max(most // 4, -(-len(members) // _GROUPS))))
         groups += [members[start : start + step] for start in range(0, len(members), step)]
     return groups
 
