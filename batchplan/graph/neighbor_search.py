@@ -302,7 +302,7 @@ def _guess(values, rows, columns, kept, rules, floors):  # type: ignore[no-untyp
             if len(x):
                 near = max(near, dot(y[i], x[j]))
             if not (ceilings.size and near >= min(ceilings[i], ceilings[j])):
-                insert(value, 0, kept, names)
+                insert(value, j, kept, names)
         floors[r] = kept[-1]
 
 

@@ -17,6 +17,8 @@ _LEAST, _MOST = 1e-30, 1e30  # range of a product of ratios in float32
 _SMALLEST, _LARGEST = 1e-9, 1e9  # to which each ratio is limited if the product is out of range
 _STEPS = 4096.0  # gains are compared in steps of 1 / 4096 nat
 _SLACK = 1 / 128  # nats; more than rounding errors of a gain and of its bound
+# Sides of a block, and any kind. Functions are compiled again for each plain number they are given.
+_FIRST, _SECOND, _ANY = np.int64(0), np.int64(1), np.int64(-1)
 
 
 class Search(NamedTuple):
@@ -118,7 +120,7 @@ def _copy(side, out):  # type: ignore[no-untyped-def]
         out[i] = side[i]
 
 
-@njit
+@njit(inline="always")
 def split_of(block, side):  # type: ignore[no-untyped-def]
     """The `Split` of a block by ``side``; `_bound_gains` fills ``signed``, ``gains``, ``exact``."""
     m, mask, penalty = side.size, block.mask, block.penalty
@@ -138,7 +140,7 @@ def split_of(block, side):  # type: ignore[no-untyped-def]
     return Split(side, sums, others, apart, signed, np.empty(m), exact, free)
 
 
-@njit
+@njit(inline="always")
 def _bound_gains(block, split, rows):  # type: ignore[no-untyped-def]
     """Fill ``gains`` of some rows with upper bounds, in a third of the time of the gains.
 
@@ -169,7 +171,7 @@ def _own_ratios(block, split, u):  # type: ignore[no-untyped-def]
     return ratios
 
 
-@njit
+@njit(inline="always")
 def _compute_gain(block, split, u):  # type: ignore[no-untyped-def]
     """Replace the bound of a row in ``gains`` by its gain."""
     apart, first, second = split.apart, split.signed[0], split.signed[1]
@@ -224,18 +226,18 @@ def _product(first, second, x, y, sign):  # type: ignore[no-untyped-def]
     return product
 
 
-@njit
+@njit(inline="always")
 def _best_swap(block, split, top, rows):  # type: ignore[no-untyped-def]
     """The best swap among ``rows`` and its gain; (-1, -1, -inf) if none is allowed."""
     gains, apart, kinds = split.gains, split.apart, block.kinds
     firsts = np.empty(top, np.int64)
     seconds = np.empty(top, np.int64)
     chosen_u, chosen_v, best = -1, -1, -np.inf
-    tried = _leaders(block, split, 0, -1, rows, firsts)
-    count = _leaders(block, split, 1, -1, rows, seconds)
+    tried = _leaders(block, split, _FIRST, _ANY, rows, firsts)
+    count = _leaders(block, split, _SECOND, _ANY, rows, seconds)
     for u in firsts[:tried]:
         if kinds.size:
-            count = _leaders(block, split, 1, kinds[u], rows, seconds)
+            count = _leaders(block, split, _SECOND, kinds[u], rows, seconds)
         for v in seconds[:count]:
             # The gains of u and v assume that each joins the other. In a swap they stay separated.
             between = 2 * _weight_between(block, u, v)
@@ -248,7 +250,7 @@ def _best_swap(block, split, top, rows):  # type: ignore[no-untyped-def]
     return chosen_u, chosen_v, best
 
 
-@njit
+@njit(inline="always")
 def _watch(block, split, watched):  # type: ignore[no-untyped-def]
     """Move the rows of each side with the highest bounds to the front, in rising order; return how
     many."""
@@ -256,7 +258,7 @@ def _watch(block, split, watched):  # type: ignore[no-untyped-def]
     leading = np.zeros(watched.size, np.bool_)
     chosen = np.empty(_WATCHED, np.int64)
     for which in range(2):
-        for place in range(_highest(block, split, which, -1, rows, chosen)):
+        for place in range(_highest(block, split, which, _ANY, rows, chosen)):
             leading[chosen[place]] = True
     count = 0
     for i in rows:
@@ -300,7 +302,7 @@ def _highest(block, split, which, kind, rows, out):  # type: ignore[no-untyped-d
     return min(count, out.size)
 
 
-@njit
+@njit(inline="always")
 def _swap_gain(block, split, u, v):  # type: ignore[no-untyped-def]
     """The rise of the loss if u and v change places."""
     signed = split.signed
@@ -320,7 +322,7 @@ def _swap_gain(block, split, u, v):  # type: ignore[no-untyped-def]
     return gain
 
 
-@njit
+@njit(inline="always")
 def _swap(block, split, u, v):  # type: ignore[no-untyped-def]
     """Let u and v change places, and lock them."""
     side = split.side
@@ -332,7 +334,7 @@ def _swap(block, split, u, v):  # type: ignore[no-untyped-def]
     split.free[u] = split.free[v] = False
 
 
-@njit
+@njit(inline="always")
 def _swap_sums(terms, side, own, other, u, v):  # type: ignore[no-untyped-def]
     """Update the sums as u and v change places; ``side`` has not changed yet."""
     here = side[u]
@@ -348,7 +350,7 @@ def _swap_sums(terms, side, own, other, u, v):  # type: ignore[no-untyped-def]
         other[i] = left
 
 
-@njit
+@njit(inline="always")
 def _swap_conflicts(block, side, apart, u, v):  # type: ignore[no-untyped-def]
     """Update `Split.apart` as u and v change places; ``side`` has not changed yet."""
     mask, penalty, here = block.mask, block.penalty, side[u]

@@ -44,7 +44,7 @@ def _mask_all(judged, members, ceilings, separate, masks):  # type: ignore[no-un
         make_mask(judged[block], members[block], ceilings, separate, masks[block])
 
 
-@njit
+@njit(inline="always")
 def make_mask(judged, rows, ceilings, separate, out):  # type: ignore[no-untyped-def]
     """The relations of the rows of a block.
 
@@ -67,7 +67,7 @@ def make_mask(judged, rows, ceilings, separate, out):  # type: ignore[no-untyped
         out[a, a] = COUNTED
 
 
-@njit
+@njit(inline="always")
 def _mark_similar(judged, ceilings, out):  # type: ignore[no-untyped-def]
     # The first loop over b has no branches, so that it is vectorised.
     for a in range(ceilings.size):
@@ -88,7 +88,7 @@ def _mark_equal(codes, relation, out):  # type: ignore[no-untyped-def]
             out[a, b] = relation if codes[b] == codes[a] else out[a, b]
 
 
-@njit
+@njit(inline="always")
 def _mark_answers(rows, separate, out):  # type: ignore[no-untyped-def]
     for a in range(rows.size):
         if separate.spans[rows[a], 0] == separate.spans[rows[a], 1]:

@@ -179,7 +179,7 @@ def _climb_all(blocks, numbers, rounded, sides, search):  # type: ignore[no-unty
     return gains, parted, broken, exact
 
 
-@njit
+@njit(inline="always")
 def _rounding(rows, lengths, steps):  # type: ignore[no-untyped-def]
     """A bound on the relative rounding error of a term in float32."""
     x = y = 0.0

@@ -100,7 +100,7 @@ def _strongest_pulls(graph, rows, offsets, batch_of_row, seen, partners):  # typ
     return named, pulls
 
 
-@njit
+@njit(inline="always")
 def _seen(batch, other, count, seen):  # type: ignore[no-untyped-def]
     """Whether the pair was visited since its batches last changed."""
     changed, keys, visited = seen

@@ -146,7 +146,9 @@ def fill_terms(similarities, mask, temperature, out):  # type: ignore[no-untyped
         if len(similarities) > 1:
             _raise(peaks, forth[i])
         least = min(least, forth[i, i], back[i, i])
-    largest = peaks.max()
+    largest = peaks[0]
+    for peak in peaks:  # `peaks.max()` would take as long to compile as all the rest
+        largest = max(largest, peak)
     if not (largest - least) / temperature <= _SPREAD:
         _fill_each(similarities, mask, temperature, out)
         return
@@ -203,7 +205,7 @@ def _exponentials(values, centre, scale, powers, out):  # type: ignore[no-untype
         out[i] *= of_two[i]
 
 
-@njit
+@njit(inline="always")
 def _fill_each(similarities, mask, temperature, out):  # type: ignore[no-untyped-def]
     """`fill_terms` in which each sum has its own factor, so that its largest term is 1."""
     m = similarities.shape[1]
@@ -222,7 +224,7 @@ def _fill_each(similarities, mask, temperature, out):  # type: ignore[no-untyped
                 out[way, u, i] = np.exp((s - peak) / tau) if counts else np.float32(0)
 
 
-@njit
+@njit(inline="always")
 def _hide(mask, terms):  # type: ignore[no-untyped-def]
     """Set the terms, float32 (2, m, m), of pairs that do not count to 0."""
     for way in range(2):
