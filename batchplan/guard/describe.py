@@ -259,8 +259,8 @@ def _guard_effects(
         np.maximum(hardest, highest.max(axis=1), out=hardest)
         for side in codes:
             repeated = np.flatnonzero(side[columns] >= 0)
-            row, other = np.nonzero(side[sample, None] == side[columns[repeated]])
-            highest[row, repeated[other]] = np.inf
+            places, other = np.nonzero(side[sample, None] == side[columns[repeated]])
+            highest[places, repeated[other]] = np.inf
         highest[themselves] = -np.inf
         for row, limit in enumerate(limits):
             ceilings = np.minimum(of_sample[row], ceilings_of(near[columns], **limit))
