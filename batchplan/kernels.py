@@ -349,6 +349,17 @@ def prefetch(rows, r):  # type: ignore[no-untyped-def]
 
 
 @_instructions
+def loaded(_typing: Any, _address: Any, like: Any) -> Any:
+    """Return the number at an address, which need not be aligned, of the type of ``like``."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = context.get_data_type(signature.return_type)
+        return builder.load(builder.inttoptr(args[0], kind.as_pointer()), align=1)
+
+    return like(types.int64, like), generate
+
+
+@_instructions
 def trailing_zeros(_typing: Any, _value: Any) -> Any:
     """Return, as int64, the place of the lowest set bit of a uint64 that is not 0."""
 

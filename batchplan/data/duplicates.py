@@ -53,10 +53,9 @@ def first_equals(matrix: RowMatrix, advance: Callable[[int], None] | None = None
 def repeated_codes(numbers: Int64Array) -> Int64Array:
     """Return codes from 0 of the numbers (N,), from 0, that occur again, in their order; -1 for
     others."""
-    repeated = np.bincount(numbers)[numbers] > 1
-    codes = np.full(len(numbers), -1, dtype=np.int64)
-    codes[repeated] = np.unique(numbers[repeated], return_inverse=True)[1]
-    return codes
+    repeated = np.bincount(numbers) > 1
+    codes = np.where(repeated, np.cumsum(repeated) - 1, -1)[numbers]
+    return np.asarray(codes, np.int64)
 
 
 def document_codes(matrices: Sequence[RowMatrix]) -> Int64Array:

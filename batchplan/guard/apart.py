@@ -5,15 +5,14 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from batchplan.data.answers import Answers, distinct, is_in
+from batchplan.data.answers import Answers
 from batchplan.kernels import njit
-from batchplan.typing import Int64Array
+from batchplan.typing import Int32Array, Int64Array
 
 
 class Apart(NamedTuple):
-    """The rows that must be in different batches, for compiled code. All arrays are int64.
+    """The rows that must be in different batches, for compiled code. All arrays are int32.
 
     Known answers are looked up, so that a document with many anchors costs no list of their pairs.
 
@@ -21,34 +20,39 @@ class Apart(NamedTuple):
         codes: (C, N): rows with the same code of 0 or more.
         spans: (N, 2), where the known answers of each row's anchor start and stop in ``answers``;
             (0, 2) without any.
-        answers: (A,), documents, rising in each span.
+        answers: (A,), documents, numbered from 0, rising in each span.
         documents: (1 + k, N), the documents of each row, -1 if no other anchor asks for it.
     """
 
-    codes: NDArray[np.int64]
-    spans: NDArray[np.int64]
-    answers: NDArray[np.int64]
-    documents: NDArray[np.int64]
+    codes: Int32Array
+    spans: Int32Array
+    answers: Int32Array
+    documents: Int32Array
 
     @classmethod
     def of(cls, codes: Sequence[Int64Array], answers: Answers | None) -> "Apart":
         """Return the rows with equal codes, (N,) each, and with answers beyond equal rows."""
-        stacked = np.stack(codes) if len(codes) else np.empty((0, 0), np.int64)
+        stacked = np.empty((len(codes), len(codes[0]) if len(codes) else 0), np.int32)
+        for own, given in zip(stacked, codes, strict=True):
+            own[:] = given
         pairs = np.empty(0, np.int64) if answers is None else answers.crossing
         if answers is None or not len(pairs):
-            return cls(stacked, np.empty((0, 2), np.int64), pairs, np.empty((1, 0), np.int64))
-        spans = np.ascontiguousarray(answers.spans(pairs).T)
-        found, documents = pairs % answers.width, answers.documents
-        asked = np.where(is_in(documents, distinct(found)), documents, -1)
-        return cls(stacked, spans, found, asked)
+            nothing = (np.empty(shape, np.int32) for shape in ((0, 2), 0, (1, 0)))
+            return cls(stacked, *nothing)
+        spans = np.ascontiguousarray(answers.spans(pairs).T, np.int32)
+        found = answers.sides(pairs)[1]
+        asked = np.zeros(answers.width, np.bool_)
+        asked[found] = True
+        numbers = np.where(asked, np.cumsum(asked) - 1, -1).astype(np.int32)
+        return cls(stacked, spans, numbers[found], numbers[answers.documents])
 
     def take(self, rows: Int64Array) -> "Apart":
         """Return what separates the given rows (n,), in the given order."""
         codes = np.take(self.codes, rows, axis=1) if len(self.codes) else self.codes
         if not len(self.spans):
             return self._replace(codes=codes)
-        spans, documents = self.spans[rows], np.take(self.documents, rows, axis=1)
-        return Apart(codes, spans, self.answers, documents)
+        spans = np.take(self.spans, rows, axis=0)  # faster than an index
+        return Apart(codes, spans, self.answers, np.take(self.documents, rows, axis=1))
 
 
 @njit
@@ -92,7 +96,7 @@ def separated(rows: tuple[torch.Tensor, ...], i: torch.Tensor, j: torch.Tensor) 
         return out
     longest = int((spans[:, 1] - spans[:, 0]).max())
     for asking, other in ((i, j), (j, i)):
-        start, stop = spans[asking].unbind(1)
+        start, stop = spans[asking].long().unbind(1)
         for own in documents:
             document, low, high = own[other], start, stop
             for _ in range(longest.bit_length()):

@@ -216,5 +216,4 @@ def positives(
 
 def _repeats(codes: NDArray[np.int64]) -> bool:
     """Return whether any two rows have the same code."""
-    ordered = np.sort(codes[codes >= 0])
-    return bool((ordered[1:] == ordered[:-1]).any())
+    return bool((np.bincount(codes[codes >= 0]) > 1).any())

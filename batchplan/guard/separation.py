@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from batchplan.data.answers import distinct
 from batchplan.guard.apart import Apart, apart
 from batchplan.kernels import njit
-from batchplan.typing import Int64Array
+from batchplan.typing import Int32Array, Int64Array
 
 _WAITING = 1 << 14  # waiting rows that a batch looks at, at most
 _TRIES, _TRIED = 64, 1 << 18  # places to move a row to; comparisons of rows for them
@@ -26,7 +25,7 @@ _TWICE = 1 << 20  # a row that meets itself counts as this many conflicts
 
 def filled(
     rows: Int64Array, offsets: Int64Array, separate: Apart, generator: np.random.Generator
-) -> tuple[Int64Array, int]:
+) -> Int64Array:
     """Make batches of the same sizes with the rows in about the same order, in which few rows must
     be separate.
 
@@ -37,16 +36,19 @@ def filled(
         generator: draws the places of rows that fit nowhere.
 
     Returns:
-        As `mended`.
+        The new rows.
     """
-    if len(distinct(rows)) < len(rows):  # a batch must not have a row twice
-        numbers = np.arange(max(separate.codes.shape[1], len(separate.spans)))
-        codes = np.concatenate((separate.codes.reshape(-1, len(numbers)), numbers[None]))
-        separate = separate._replace(codes=codes)
-    possible = _possible(rows, len(offsets) - 1, separate)
-    rows, forced = _fill(rows, offsets, possible, *_stamps(possible))
-    rows, left = _mended(rows, offsets, possible, generator, None, forced)
-    return (rows, left) if possible is separate else mended(rows, offsets, separate, generator)
+    own, items = separate.take(rows), np.arange(len(rows))
+    if _are_repeated(rows):  # a batch must not have a row twice
+        codes = np.concatenate((own.codes.reshape(-1, len(rows)), rows[None].astype(np.int32)))
+        own = own._replace(codes=codes)
+    possible = _possible(own, len(offsets) - 1)
+    items, forced = _placed(items, offsets, True, *possible, *_stamps(possible))
+    items = _mended(items, rows, offsets, possible, generator, None, forced)
+    if possible is not own:
+        flagged = _flagged(items, offsets, own)
+        items = _mended(items, rows, offsets, own, generator, None, flagged)
+    return rows[items]
 
 
 def mended(
@@ -55,7 +57,7 @@ def mended(
     separate: Apart,
     generator: np.random.Generator,
     kinds: Int64Array | None = None,
-) -> tuple[Int64Array, int]:
+) -> Int64Array:
     """Exchange rows between batches until none must be separate, or further steps hardly help.
 
     Args:
@@ -63,134 +65,153 @@ def mended(
         kinds: int64 (N,), only rows of the same kind are exchanged; None, or (0,), if there is one.
 
     Returns:
-        The new rows, and the number of pairs of rows of a batch that must be separate.
+        The new rows.
     """
-    flagged = _flagged(rows, offsets, separate, *_stamps(separate))
-    return _mended(rows, offsets, separate, generator, kinds, flagged)
+    own, items = separate.take(rows), np.arange(len(rows))
+    flagged = _flagged(items, offsets, own)
+    return rows[_mended(items, rows, offsets, own, generator, kinds, flagged)]
+
+
+def left_together(rows: Int64Array, offsets: Int64Array, separate: Apart) -> int:
+    """Return the number of pairs of rows of a batch that must be separate; arguments as `filled`
+    takes them."""
+    own, items = separate.take(rows), np.arange(len(rows))
+    return int(_count(offsets, own, _flagged(items, offsets, own)))
 
 
 def _mended(
+    items: Int64Array,
     rows: Int64Array,
     offsets: Int64Array,
-    separate: Apart,
+    own: Apart,
     generator: np.random.Generator,
     kinds: Int64Array | None,
     flagged: Int64Array,
-) -> tuple[Int64Array, int]:
-    """`mended`, if each pair of rows that must be separate has a row at a ``flagged`` place."""
+) -> Int64Array:
+    """`mended` of items, numbers in ``rows`` and ``own``, if each pair of items that must be
+    separate has one at a ``flagged`` place."""
     if not len(flagged) or len(offsets) == 2:
-        return rows, _count(rows, offsets, separate, flagged)
-    rows = rows.copy()
+        return items
     size = int(np.diff(offsets).max())
     tries = max(8, min(_TRIES, _TRIED // size))
-    kinds = np.empty(0, np.int64) if kinds is None else kinds
-    meetings = _meetings(rows, size, separate)
-    if _mend(rows, offsets, separate, kinds, flagged, generator, tries, meetings):
-        return rows, 0
-    flagged = _flagged(rows, offsets, separate, *_stamps(separate))
-    return rows, _count(rows, offsets, separate, flagged)
+    kinds = np.empty(0, np.int64) if kinds is None or not len(kinds) else kinds[rows]
+    meetings = _meetings(rows, size, own)
+    items = items.copy()
+    _mend(items, offsets, own, kinds, flagged, generator, tries, meetings)
+    return items
 
 
-def _possible(rows: Int64Array, count: int, separate: Apart) -> Apart:
+def _flagged(items: Int64Array, offsets: Int64Array, own: Apart) -> Int64Array:
+    """Return the places of items that must not meet an earlier item of their batch, rising."""
+    flagged: Int64Array = _placed(items, offsets, False, *own, *_stamps(own))[1]
+    return flagged
+
+
+def _are_repeated(rows: Int64Array) -> bool:
+    """Return whether a row occurs twice."""
+    return bool(np.bincount(rows).max() > 1)
+
+
+def _possible(own: Apart, count: int) -> Apart:
     """Return what ``count`` batches may separate. Of more rows with one code, each ``count`` get a
     code of their own, and a document of more rows may meet any other row."""
-    codes, documents = separate.codes.copy(), separate.documents.copy()
-    for own in codes:
-        many = np.bincount(own[rows][own[rows] >= 0], minlength=1) > count
+    codes, documents = own.codes, own.documents
+    for c, given in enumerate(own.codes):
+        many = np.bincount(given + 1)[1:] > count
         if many.any():
-            chosen = rows[(own[rows] >= 0) & many[own[rows]]]
-            order = np.argsort(own[chosen], kind="stable")
-            grouped = own[chosen[order]]
-            rank = np.arange(len(order)) - np.searchsorted(grouped, grouped)
-            first = 1 + int(own.max())
-            parts = np.unique(grouped * len(rows) + rank // count, return_inverse=True)[1]
-            own[chosen[order]] = first + parts
-    met = documents[documents >= 0]
-    if len(met):
-        many = np.bincount(met) > count
-        documents[(documents >= 0) & many[documents]] = -1
-    changed = (codes != separate.codes).any() or (documents != separate.documents).any()
-    return separate._replace(codes=codes, documents=documents) if changed else separate
+            chosen = np.flatnonzero((given >= 0) & many[given])
+            chosen = chosen[np.argsort(given[chosen], kind="stable")]
+            grouped = given[chosen].astype(np.int64)
+            rank = np.arange(len(chosen)) - np.searchsorted(grouped, grouped)
+            parts = np.unique(grouped * len(given) + rank // count, return_inverse=True)[1]
+            codes = codes.copy() if codes is own.codes else codes
+            codes[c, chosen] = len(many) + parts
+    many = np.append(False, np.bincount(documents.ravel() + 1)[1:] > count)
+    if many.any():
+        documents = np.where(many[documents + 1], np.int32(-1), documents)
+    if codes is own.codes and documents is own.documents:
+        return own
+    return own._replace(codes=codes, documents=documents)
 
 
-def _stamps(separate: Apart) -> tuple[Int64Array, ...]:
+def _stamps(own: Apart) -> tuple[Int64Array | Int32Array, ...]:
     """Where the stamps of each array of codes start; the last batch with each code; with each
     document; and with an anchor that each document answers."""
-    sizes = [1 + int(own.max(initial=-1)) for own in separate.codes]
-    stamps = np.full(sum(sizes), -1, np.int64)
-    width = 1 + int(max(separate.documents.max(initial=-1), separate.answers.max(initial=-1)))
-    return np.cumsum([0, *sizes]), stamps, *np.full((2, width), -1, np.int64)
+    sizes = [1 + int(codes.max(initial=-1)) for codes in own.codes]
+    stamps = np.full(sum(sizes), -1, np.int32)
+    return np.cumsum([0, *sizes]), stamps, *np.full((2, _documents(own)), -1, np.int32)
+
+
+def _documents(own: Apart) -> int:
+    """Return how many documents are numbered."""
+    return 1 + int(max(own.documents.max(initial=-1), own.answers.max(initial=-1)))
 
 
 @njit
-def _fits(row, batch, separate, starts, stamps, held, asked):  # type: ignore[no-untyped-def]
-    """Return whether a row may join the rows that a batch has."""
-    for c in range(len(separate.codes)):
-        code = separate.codes[c, row]
-        if code >= 0 and stamps[starts[c] + code] == batch:
-            return False
-    if not separate.spans.size:
-        return True
-    for c in range(separate.documents.shape[0]):
-        document = separate.documents[c, row]
-        if document >= 0 and asked[document] == batch:
-            return False
-    for place in range(separate.spans[row, 0], separate.spans[row, 1]):
-        if held[separate.answers[place]] == batch:
-            return False
-    return True
+def _placed(items, offsets, waits, codes, spans, answers, documents, starts, stamps, held, asked):  # type: ignore[no-untyped-def]
+    """Put items into batches, in their order. If ``waits``, one that may not join a batch waits for
+    the next one, else it joins all the same.
 
+    All is in one loop, as numba counts the references to each array that a function is given: a
+    call for each item takes five times as long.
 
-@njit
-def _join(row, batch, separate, starts, stamps, held, asked):  # type: ignore[no-untyped-def]
-    """Note that a batch has a row."""
-    for c in range(len(separate.codes)):
-        if separate.codes[c, row] >= 0:
-            stamps[starts[c] + separate.codes[c, row]] = batch
-    if separate.spans.size:
-        for c in range(separate.documents.shape[0]):
-            if separate.documents[c, row] >= 0:
-                held[separate.documents[c, row]] = batch
-        for place in range(separate.spans[row, 0], separate.spans[row, 1]):
-            asked[separate.answers[place]] = batch
-
-
-@njit
-def _fill(rows, offsets, separate, starts, stamps, held, asked):  # type: ignore[no-untyped-def]
-    """`filled` before the last rows, which fit nowhere, are moved; and the places of these."""
-    out, forced, count = np.empty_like(rows), np.empty_like(rows), 0
-    following = np.full(rows.size, -1, np.int64)  # a list of the places in ``rows`` that wait
+    Returns:
+        The items of all places, and the places of those that do not fit.
+    """
+    out, forced, count = np.empty(items.size, np.int64), np.empty(items.size, np.int64), 0
+    following = np.full(items.size, -1, np.int64)  # a list of what waits: numbers of ``items``
     first, last, cursor = -1, -1, 0
     for batch in range(offsets.size - 1):
         place, stop = offsets[batch], offsets[batch + 1]
         before, waiting, seen = -1, first, 0
-        while waiting >= 0 and place < stop and seen < _WAITING:
-            after = following[waiting]
-            if _fits(rows[waiting], batch, separate, starts, stamps, held, asked):
-                _join(rows[waiting], batch, separate, starts, stamps, held, asked)
-                out[place] = rows[waiting]
-                place += 1
-                first = after if before < 0 else first
-                last = before if after < 0 else last
-                if before >= 0:
-                    following[before] = after
+        while place < stop:
+            waited = waiting >= 0 and seen < _WAITING
+            if waited:
+                number, waiting = waiting, following[waiting]
+                seen += 1
+            elif cursor < items.size:
+                number = cursor
+                cursor += 1
             else:
-                before = waiting
-            waiting = after
-            seen += 1
-        while cursor < rows.size and place < stop:
-            if _fits(rows[cursor], batch, separate, starts, stamps, held, asked):
-                _join(rows[cursor], batch, separate, starts, stamps, held, asked)
-                out[place] = rows[cursor]
-                place += 1
-            else:
-                first = cursor if first < 0 else first
+                break
+            item, fits = items[number], True
+            for c in range(codes.shape[0]):
+                fits &= codes[c, item] < 0 or stamps[starts[c] + codes[c, item]] != batch
+            if spans.size:
+                for c in range(documents.shape[0]):
+                    fits &= documents[c, item] < 0 or asked[documents[c, item]] != batch
+                for k in range(spans[item, 0], spans[item, 1]):
+                    fits &= held[answers[k]] != batch
+            if waits and not fits:
+                if waited:
+                    before = number
+                    continue
+                first = number if first < 0 else first
                 if last >= 0:
-                    following[last] = cursor
-                last = cursor
-            cursor += 1
-        while place < stop:  # only rows that do not fit are left
-            out[place], forced[count] = rows[first], place
+                    following[last] = number
+                last = number
+                continue
+            if not fits:
+                forced[count] = place
+                count += 1
+            for c in range(codes.shape[0]):
+                if codes[c, item] >= 0:
+                    stamps[starts[c] + codes[c, item]] = batch
+            if spans.size:
+                for c in range(documents.shape[0]):
+                    if documents[c, item] >= 0:
+                        held[documents[c, item]] = batch
+                for k in range(spans[item, 0], spans[item, 1]):
+                    asked[answers[k]] = batch
+            out[place] = item
+            place += 1
+            if waited:
+                first = waiting if before < 0 else first
+                last = before if waiting < 0 else last
+                if before >= 0:
+                    following[before] = waiting
+        while place < stop:  # only items that do not fit are left
+            out[place], forced[count] = items[first], place
             count += 1
             place, first = place + 1, following[first]
             last = last if first >= 0 else -1
@@ -198,36 +219,23 @@ def _fill(rows, offsets, separate, starts, stamps, held, asked):  # type: ignore
 
 
 @njit
-def _flagged(rows, offsets, separate, starts, stamps, held, asked):  # type: ignore[no-untyped-def]
-    """The places of rows that must not meet an earlier row of their batch, rising."""
-    found = np.empty(rows.size, np.int64)
-    count = 0
-    for batch in range(offsets.size - 1):
-        for place in range(offsets[batch], offsets[batch + 1]):
-            if not _fits(rows[place], batch, separate, starts, stamps, held, asked):
-                found[count] = place
-                count += 1
-            _join(rows[place], batch, separate, starts, stamps, held, asked)
-    return found[:count].copy()
-
-
-@njit
-def _count(rows, offsets, separate, flagged):  # type: ignore[no-untyped-def]
+def _count(offsets, separate, flagged):  # type: ignore[no-untyped-def]
     count = 0
     for place in flagged:
         start = offsets[np.searchsorted(offsets, place, side="right") - 1]
         for other in range(start, place):
-            count += apart(rows[place], rows[other], separate)
+            count += apart(place, other, separate)
     return count
 
 
 class _Meetings(NamedTuple):
-    """An index of items, the rows of all batches as they were at first, by their keys: codes,
-    documents, answers of their anchors, and row numbers. All arrays are int64.
+    """An index of items by their keys: codes, documents, answers of their anchors, and rows if some
+    items have the same one. All arrays are int64.
 
     Attributes:
         rows: (items,), the row of each.
-        firsts: (C + 3,), the first key of each array of codes, of documents, answers, and rows.
+        firsts: (C + 4,), the first key of each array of codes, of documents, answers, and rows; and
+            the number of all.
         starts: (keys + 1,), where the items of each key start.
         items: of all keys; (0,) if batches are small, or the items too many.
     """
@@ -238,61 +246,71 @@ class _Meetings(NamedTuple):
     items: Int64Array
 
 
-def _meetings(rows: Int64Array, size: int, separate: Apart) -> _Meetings:
-    """Return the index of rows in batches of up to ``size``."""
-    width = 1 + int(max(separate.documents.max(initial=-1), separate.answers.max(initial=-1)))
-    firsts = np.cumsum([0, *(1 + int(own.max(initial=-1)) for own in separate.codes), width, width])
-    asked = np.diff(separate.spans[rows]).sum() if separate.spans.size else 0
-    starts, items = np.zeros(firsts[-1] + 2 + int(rows.max()), np.int64), np.empty(0, np.int64)
+def _meetings(rows: Int64Array, size: int, own: Apart) -> _Meetings:
+    """Return the index of items in batches of up to ``size``."""
+    each = [1 + int(codes.max(initial=-1)) for codes in own.codes]
+    each += [_documents(own)] * 2
+    each.append(1 + int(rows.max()) if _are_repeated(rows) else 0)
+    firsts = np.cumsum([0, *each])
+    asked = np.diff(own.spans).sum()
+    starts, items = np.zeros(1 + firsts[-1], np.int64), np.empty(0, np.int64)
     if size > _SCANNED and asked <= _MOST_ASKED * len(rows):
-        _index(rows, separate, firsts, starts, items)
+        _index(rows, own, firsts, starts, items)
         starts = np.append(0, np.cumsum(starts[:-1]))
         items = np.empty(starts[-1], np.int64)
-        _index(rows, separate, firsts, starts[:-1].copy(), items)
-    return _Meetings(rows.copy(), firsts, starts, items)
+        _index(rows, own, firsts, starts[:-1].copy(), items)
+    return _Meetings(rows, firsts, starts, items)
 
 
 @njit
 def _index(rows, separate, firsts, following, items):  # type: ignore[no-untyped-def]
     """Write the items of each key, or only count them if there is no room for them."""
-    count = len(separate.codes)
+    codes, spans, answers, documents = separate
+    count, most = len(codes), len(codes) + len(documents) + 1
+    keys = np.empty(most + _KEYS, np.int64)
     for e in range(rows.size):
-        row = rows[e]
+        found = 0
+        if firsts[count + 2] < firsts[count + 3]:
+            keys[0] = firsts[count + 2] + rows[e]
+            found = 1
         for c in range(count):
-            if separate.codes[c, row] >= 0:
-                _put(firsts[c] + separate.codes[c, row], e, following, items)
-        if separate.spans.size:
-            for c in range(separate.documents.shape[0]):
-                if separate.documents[c, row] >= 0:
-                    _put(firsts[count] + separate.documents[c, row], e, following, items)
-            for place in range(separate.spans[row, 0], separate.spans[row, 1]):
-                _put(firsts[count + 1] + separate.answers[place], e, following, items)
-        _put(firsts[count + 2] + row, e, following, items)
+            if codes[c, e] >= 0:
+                keys[found] = firsts[c] + codes[c, e]
+                found += 1
+        if spans.size:
+            for c in range(documents.shape[0]):
+                if documents[c, e] >= 0:
+                    keys[found] = firsts[count] + documents[c, e]
+                    found += 1
+            if found + spans[e, 1] - spans[e, 0] > keys.size:
+                keys = np.append(keys, np.empty(spans[e, 1] - spans[e, 0], np.int64))
+            for place in range(spans[e, 0], spans[e, 1]):
+                keys[found] = firsts[count + 1] + answers[place]
+                found += 1
+        for key in keys[:found]:
+            if items.size:
+                items[following[key]] = e
+            following[key] += 1
 
 
 @njit
-def _put(key, item, following, items):  # type: ignore[no-untyped-def]
-    if items.size:
-        items[following[key]] = item
-    following[key] += 1
-
-
-@njit
-def _keys(row, separate, firsts, out):  # type: ignore[no-untyped-def]
-    """Write the keys of the items that a row must not meet. Return how many there are, or more than
-    there is room for."""
-    count, found = len(separate.codes), 1
-    out[0] = firsts[count + 2] + row
+def _keys(item, separate, meetings, out):  # type: ignore[no-untyped-def]
+    """Write the keys of the items that an item must not meet. Return how many there are, or more
+    than there is room for."""
+    firsts, count, found = meetings.firsts, len(separate.codes), 0
+    if firsts[count + 2] < firsts[count + 3]:
+        out[0] = firsts[count + 2] + meetings.rows[item]
+        found = 1
     for c in range(count):
-        if separate.codes[c, row] >= 0:
-            out[found] = firsts[c] + separate.codes[c, row]
+        if separate.codes[c, item] >= 0:
+            out[found] = firsts[c] + separate.codes[c, item]
             found += 1
     if separate.spans.size:
         for c in range(separate.documents.shape[0]):
-            if separate.documents[c, row] >= 0:
-                out[found] = firsts[count + 1] + separate.documents[c, row]
+            if separate.documents[c, item] >= 0:
+                out[found] = firsts[count + 1] + separate.documents[c, item]
                 found += 1
-        start, stop = separate.spans[row, 0], separate.spans[row, 1]
+        start, stop = separate.spans[item, 0], separate.spans[item, 1]
         if found + stop - start > out.size:
             return out.size + 1
         for place in range(start, stop):
@@ -302,14 +320,14 @@ def _keys(row, separate, firsts, out):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _conflicts(row, batch, left_out, rows, offsets, separate, meetings, state, most):  # type: ignore[no-untyped-def]
-    """The number of rows of a batch, but the one at ``left_out``, that a row must not meet, or a
-    number from ``most`` on; and the number of rows that were looked at. These are the rows of the
-    batch, or all with a key of the row, whichever are fewer."""
+def _conflicts(item, batch, left_out, items, offsets, separate, meetings, state, most):  # type: ignore[no-untyped-def]
+    """The number of items of a batch, but the one at ``left_out``, that an item must not meet, or a
+    number from ``most`` on; and the number of items that were looked at. These are the items of the
+    batch, or all with a key of the item, whichever are fewer."""
     start, stop = offsets[batch], offsets[batch + 1]
-    keys, items, homes, seen = state
+    keys, homes, seen = state
     count, work = 0, stop - start
-    found = _keys(row, separate, meetings.firsts, keys) if meetings.items.size else keys.size + 1
+    found = _keys(item, separate, meetings, keys) if meetings.items.size else keys.size + 1
     if found <= keys.size:
         work = 0
         for k in range(found):
@@ -318,40 +336,35 @@ def _conflicts(row, batch, left_out, rows, offsets, separate, meetings, state, m
         seen[-1] += 1
         for k in range(found):
             for at in range(meetings.starts[keys[k]], meetings.starts[keys[k] + 1]):
-                item = meetings.items[at]
-                if homes[item] == batch and item != items[left_out] and seen[item] != seen[-1]:
-                    seen[item] = seen[-1]
-                    count += _TWICE if meetings.rows[item] == row else 1
+                other = meetings.items[at]
+                if homes[other] == batch and other != items[left_out] and seen[other] != seen[-1]:
+                    seen[other] = seen[-1]
+                    count += _TWICE if meetings.rows[other] == meetings.rows[item] else 1
         return count, work
     for place in range(start, stop):
         if place != left_out:
-            other = rows[place]
-            count += _TWICE if other == row else int(apart(row, other, separate))
+            other = items[place]
+            same = meetings.rows[other] == meetings.rows[item]
+            count += _TWICE if same else int(apart(item, other, separate))
             if count >= most:
                 break
     return count, stop - start
 
 
 @njit
-def _mend(rows, offsets, separate, kinds, flagged, generator, tries, meetings):  # type: ignore[no-untyped-def]
-    """Move rows of conflicts, as the search of minimal conflicts (Minton et al., 1992): a random
-    one of them changes places with the best of a few random rows. Go back to the best state, and
-    return whether it has no conflict."""
-    batches = np.empty(rows.size, np.int64)
+def _mend(items, offsets, separate, kinds, flagged, generator, tries, meetings):  # type: ignore[no-untyped-def]
+    """Move items of conflicts, as the search of minimal conflicts (Minton et al., 1992): a random
+    one of them changes places with the best of a few random items. Go back to the best state."""
+    batches, homes = np.empty(items.size, np.int64), np.empty(items.size, np.int64)
     for batch in range(offsets.size - 1):
-        batches[offsets[batch] : offsets[batch + 1]] = batch
-    each = len(separate.codes) + separate.documents.shape[0]
-    state = (
-        np.empty(_KEYS + each, np.int64),
-        np.arange(rows.size),
-        batches.copy(),
-        np.zeros(rows.size + 1, np.int64),
-    )
-    items, homes = state[1], state[2]
+        for place in range(offsets[batch], offsets[batch + 1]):
+            batches[place] = homes[items[place]] = batch
+    each = 1 + len(separate.codes) + separate.documents.shape[0]
+    state = np.empty(_KEYS + each, np.int64), homes, np.zeros(items.size + 1, np.int64)
     more = separate, meetings, state
-    pending = np.empty(rows.size, np.int64)  # places; each conflict has one at least
+    pending = np.empty(items.size, np.int64)  # places; each conflict has one at least
     pending[: flagged.size] = flagged
-    is_pending = np.zeros(rows.size, np.bool_)
+    is_pending = np.zeros(items.size, np.bool_)
     is_pending[flagged] = True
     count, since, total, best = flagged.size, 0, 0, 0
     swaps = np.empty((_PATIENCE, 2), np.int64)  # since the best state
@@ -360,8 +373,8 @@ def _mend(rows, offsets, separate, kinds, flagged, generator, tries, meetings): 
     while count and since < _PATIENCE and left > 0:
         at = int(generator.random() * count)
         p = pending[at]
-        u = rows[p]
-        own, work = _conflicts(u, batches[p], p, rows, offsets, *more, _TWICE)
+        u = items[p]
+        own, work = _conflicts(u, batches[p], p, items, offsets, *more, _TWICE)
         left -= work
         if not own:
             count -= 1
@@ -370,17 +383,17 @@ def _mend(rows, offsets, separate, kinds, flagged, generator, tries, meetings): 
         since += 1
         q, least = -1, _TWICE // 2
         for _ in range(1 if generator.random() < _NOISE else tries):
-            place = int(generator.random() * rows.size)
-            v, other = rows[place], batches[place]
+            place = int(generator.random() * items.size)
+            v, other = items[place], batches[place]
             if other == batches[p] or (kinds.size and kinds[u] != kinds[v]):
                 continue
-            change, work = _conflicts(u, other, place, rows, offsets, *more, own + least)
+            change, work = _conflicts(u, other, place, items, offsets, *more, own + least)
             change -= own
             left -= work
             if change >= least:
                 continue
-            gained, work = _conflicts(v, batches[p], p, rows, offsets, *more, _TWICE)
-            lost, again = _conflicts(v, other, place, rows, offsets, *more, _TWICE)
+            gained, work = _conflicts(v, batches[p], p, items, offsets, *more, _TWICE)
+            lost, again = _conflicts(v, other, place, items, offsets, *more, _TWICE)
             left -= work + again
             change += gained - lost
             if change < least:
@@ -389,7 +402,6 @@ def _mend(rows, offsets, separate, kinds, flagged, generator, tries, meetings): 
                 break
         if q < 0:
             continue
-        rows[p], rows[q] = rows[q], rows[p]
         items[p], items[q] = items[q], items[p]
         homes[items[p]], homes[items[q]] = batches[p], batches[q]
         total += least
@@ -402,5 +414,4 @@ def _mend(rows, offsets, separate, kinds, flagged, generator, tries, meetings): 
             best, since, made = total, 0, 0
     for k in range(made - 1, -1, -1):
         p, q = swaps[k, 0], swaps[k, 1]
-        rows[p], rows[q] = rows[q], rows[p]
-    return count == 0
+        items[p], items[q] = items[q], items[p]

@@ -75,7 +75,7 @@ def repair_rows(
                 break
             evening |= len(left) > _ROUNDS and left[-1] > (1 - _LEAST) * left[-1 - _ROUNDS]
         if objective.guard.apart.spans.size and left[-1]:
-            rows, _ = mended(rows, offsets, objective.guard.apart, generator, objective.kinds)
+            rows = mended(rows, offsets, objective.guard.apart, generator, objective.kinds)
             broken = _count_broken(rows, offsets, objective, SIMILAR, pool)
         elif least != SIMILAR:
             broken = _count_broken(rows, offsets, objective, SIMILAR, pool)

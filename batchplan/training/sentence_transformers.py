@@ -106,7 +106,7 @@ class NoKnownAnswers(DefaultBatchSampler):
         key = int(randint(2**62, (), generator=self.generator))
         offsets = np.minimum(np.arange(len(self) + 1) * self.batch_size, self._rows)
         drawn = np.random.Generator(np.random.Philox(key))
-        rows, _ = filled(order[: offsets[-1]], offsets, self._separate, drawn)
+        rows = filled(order[: offsets[-1]], offsets, self._separate, drawn)
         for start, stop in pairwise(offsets.tolist()):
             yield rows[start:stop].tolist()
 

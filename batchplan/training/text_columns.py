@@ -11,12 +11,14 @@ import pyarrow.parquet as pq
 
 from batchplan.data.answers import Answers, first_places
 from batchplan.data.arrow_types import is_list, is_text, plain
+from batchplan.data.text_numbers import text_numbers
 from batchplan.data.texts import LABELS
 from batchplan.errors import InputError
 from batchplan.files.atomic import write_files
-from batchplan.typing import Int64Array
+from batchplan.typing import Int32Array, Int64Array
 
-_AT_ONCE = 1 << 14  # texts that are compared
+_AT_ONCE = 1 << 14  # rows that are read
+_MOST_UNUSED = 8  # rows of the table for each one that was selected, to number all of them
 
 
 class TextColumns:
@@ -54,7 +56,7 @@ class TextColumns:
         same = mark is not None and getattr(dataset, "_fingerprint", None) == mark
         return dataset is self.dataset or same
 
-    def texts(self, rows: Int64Array) -> dict[str, pa.Array]:
+    def texts(self, rows: Int64Array) -> dict[str, pa.ChunkedArray]:
         """Return the texts of rows, by column.
 
         Raises:
@@ -68,26 +70,40 @@ class TextColumns:
         for part in self._parts([name]):
             yield part[name].to_pylist()
 
-    def codes(self) -> Int64Array:
-        """int64 (columns, N), the number of the text of each row. Equal texts have the same number,
-        in any column."""
-        parts = list(self._parts(self.names))
-        texts = pa.chunked_array([part[name] for name in self.names for part in parts])
-        coded = texts.dictionary_encode().chunks  # of one dictionary, without a copy of all texts
-        codes = np.concatenate([part.indices.to_numpy() for part in coded]).astype(np.int64)
-        return codes.reshape(len(self.names), -1)
+    def codes(self) -> Int32Array:
+        """int32 (columns, N), the number of the text of each row. Equal texts have the same number,
+        in any column.
 
-    def _parts(self, names: Sequence[str]) -> Iterator[dict[str, pa.Array]]:
-        """Yield the texts of some rows after the other, by column; as `texts`, but faster."""
+        Raises:
+            InputError: as `texts`.
+        """
+        indices = getattr(self.dataset, "_indices", None)
+        rows = None if indices is None else indices.column(0).to_numpy()
+        if not self._is_stored or _MOST_UNUSED * len(self) < self.dataset.data.num_rows:
+            parts = list(self._parts(self.names))
+            each = [part[name] for name in self.names for part in parts]
+            rows = None
+        else:  # rows that were selected or shuffled would be read one by one
+            each = [_strings(self.dataset.data.column(name), name, rows) for name in self.names]
+        numbers = text_numbers([chunk for texts in each for chunk in texts.chunks])
+        numbers = numbers.reshape(len(self.names), -1)
+        return numbers if rows is None else np.take(numbers, rows, axis=1)
+
+    @property
+    def _is_stored(self) -> bool:
+        """Whether the rows are those of a table, and not what a transform makes of them."""
         custom = getattr(self.dataset, "format", {}).get("type") == "custom"
-        quick = hasattr(self.dataset, "with_format") and not custom
-        dataset = self.dataset.with_format("arrow") if quick else self.dataset
+        return hasattr(self.dataset, "with_format") and not custom
+
+    def _parts(self, names: Sequence[str]) -> Iterator[dict[str, pa.ChunkedArray]]:
+        """Yield the texts of some rows after the other, by column; as `texts`, but faster."""
+        dataset = self.dataset.with_format("arrow") if self._is_stored else self.dataset
         for start in range(0, len(self), _AT_ONCE):
             rows = dataset[start : start + _AT_ONCE]
             yield {name: _strings(rows[name], name) for name in names}
 
 
-def answers_of(codes: Int64Array) -> Answers:
+def answers_of(codes: Int32Array) -> Answers:
     """Return the known answers of texts. A text answers itself: if the positive of one row is the
     anchor of another, the two must not meet.
 
@@ -98,14 +114,14 @@ def answers_of(codes: Int64Array) -> Answers:
     return Answers.of(codes[0], codes[1:] if len(codes) > 1 else codes, (both, both))
 
 
-def _on_both_sides(codes: Int64Array) -> Int64Array:
+def _on_both_sides(codes: Int32Array) -> Int64Array:
     """Return the numbers of the texts that are anchors and documents."""
     seen = np.zeros((2, 1 + int(codes.max())), np.bool_)
     seen[0, codes[0]] = seen[1, codes[1:]] = True
     return np.flatnonzero(seen.all(axis=0))
 
 
-def first_rows(codes: Int64Array) -> list[Int64Array]:
+def first_rows(codes: Int32Array) -> list[Int64Array]:
     """Return the first row with the text of each row: int64 (N,) for each column.
 
     Args:
@@ -139,7 +155,7 @@ class TextIds:
             **dict(zip(("label_table", "known"), map(str, self._paths), strict=True)),
         }
 
-    def write(self, codes: Int64Array) -> None:
+    def write(self, codes: Int32Array) -> None:
         """Write the files.
 
         Args:
@@ -164,7 +180,9 @@ class TextIds:
         write_files({path: partial(pq.write_table, table) for path, table in tables})
 
 
-def _strings(values: Any, column: str) -> pa.Array:
+def _strings(values: Any, column: str, rows: Int64Array | None = None) -> pa.ChunkedArray:
+    """Return the values of a column as strings or large strings. Those of other ``rows``, if these
+    are given, may be null."""
     if isinstance(values, pa.ChunkedArray):
         listed = is_list(values.type)
     else:
@@ -178,11 +196,15 @@ def _strings(values: Any, column: str) -> pa.Array:
         if isinstance(values, pa.ChunkedArray):
             if not is_text(values.type):  # a cast would write numbers as texts
                 raise TypeError(f"got {values.type}")
-            texts = plain(values).combine_chunks().cast(pa.large_string())
+            texts = plain(values)
+            texts = texts if texts.type == pa.string() else texts.cast(pa.large_string())
         else:
-            texts = pa.array(values, pa.large_string())
+            texts = pa.chunked_array([pa.array(values, pa.large_string())])
     except (pa.ArrowException, TypeError) as error:
         raise InputError(f"column {column!r}: expected texts ({error})") from None
-    if texts.null_count:
-        raise InputError(f"column {column!r}: has {texts.null_count} rows without text; drop them")
+    nulls = texts.null_count
+    if nulls and rows is not None:
+        nulls = int(texts.is_null().to_numpy()[rows].sum())
+    if nulls:
+        raise InputError(f"column {column!r}: has {nulls} rows without text; drop them")
     return texts

@@ -102,3 +102,21 @@ def test_a_trainer_sees_its_batches(tmp_path):
     trainer.train()
     assert trainer.state.global_step == 12
     assert sorted(seen) == sorted([16] * 10 + [10] * 2)
+
+
+def test_rows_that_were_selected_have_the_batches_of_their_copies():
+    """Of a table of which many rows are used, or few; and if others have no text."""
+    whole = texts(3, rows=150)
+    first = {"anchor": None, "positive": "x"}
+    sides = {name: [text, *whole[name]] for name, text in first.items()}
+    table = Dataset.from_dict(sides)
+    named = table.filter(lambda anchor: anchor is not None, input_columns="anchor")
+    shuffled, few = table.select(range(1, 151)).shuffle(seed=1), table.select([5, 9, 9, 2])
+    for data in (named, shuffled, few):
+        copied = Dataset.from_dict({name: data[name] for name in data.column_names})
+        own, other = (
+            list(NoKnownAnswers(rows, 16, False, None, Generator(), 1)) for rows in (data, copied)
+        )
+        assert own == other
+    with pytest.raises(InputError, match="column 'anchor': has 1 rows without text"):
+        NoKnownAnswers(table.shuffle(seed=1), 16, False)

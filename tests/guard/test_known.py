@@ -16,7 +16,7 @@ from batchplan.errors import InputError, OptionError
 from batchplan.guard import separation
 from batchplan.guard.apart import Apart, apart, separated
 from batchplan.guard.options import GuardOptions
-from batchplan.guard.separation import filled, mended
+from batchplan.guard.separation import filled, left_together, mended
 from tests.observing import Observer
 
 
@@ -150,7 +150,8 @@ def test_the_fewest_meet_if_some_must(seed):
     offsets, order = np.append(0, np.cumsum(sizes)), rng.permutation(n)
     wanted = fewest(known | known.T, sizes)
     for way in (filled, mended):
-        rows, left = way(order, offsets, graph.separate(), np.random.default_rng(seed))
+        rows = way(order, offsets, graph.separate(), np.random.default_rng(seed))
+        left = left_together(rows, offsets, graph.separate())
         assert sorted(rows) == list(range(n))
         assert left == collisions(known, rows, offsets) == wanted
 
@@ -166,7 +167,8 @@ def test_large_batches_are_looked_up(seed, repeats, monkeypatch):
     found = []
     for scanned in (1, 10**6)[: 1 if repeats else 2]:
         monkeypatch.setattr(separation, "_SCANNED", scanned)
-        rows, left = mended(order, offsets, separate, np.random.default_rng(seed))
+        rows = mended(order, offsets, separate, np.random.default_rng(seed))
+        left = left_together(rows, offsets, separate)
         assert left == collisions(graph.known(), rows, offsets) == 0
         assert all(len(set(batch)) == 300 for batch in np.split(rows, 5))
         assert sorted(rows) == sorted(order)

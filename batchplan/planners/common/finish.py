@@ -97,10 +97,11 @@ def _refined(
     if not options.refine and not (draft.guard and draft.guard.active):
         return plan
     if not options.refine and draft.guard and draft.blind:
-        from batchplan.guard.separation import filled
+        from batchplan.guard.separation import filled, left_together
 
         offsets, generator = plan.batch_offsets.copy(), runtime.generator(_FILL)
-        rows, left = filled(plan.rows.copy(), offsets, draft.guard.apart, generator)
+        rows = filled(plan.rows.copy(), offsets, draft.guard.apart, generator)
+        left = left_together(rows, offsets, draft.guard.apart)
         return Plan(rows, plan.batch_offsets, plan.metadata).with_metrics(broken_pairs=left)
     objective = refinement.make_objective(
         embeddings, runtime, similarity=options.similarity, temperature=options.temperature,

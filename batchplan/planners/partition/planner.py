@@ -83,7 +83,7 @@ def _separated(problem: Problem, runtime: Runtime, plan: Plan) -> Plan:
     if not separate.spans.size:
         return plan
     offsets, generator = plan.batch_offsets.copy(), runtime.generator(_LAST)
-    rows, _ = mended(plan.rows.copy(), offsets, separate, generator, problem.sources)
+    rows = mended(plan.rows.copy(), offsets, separate, generator, problem.sources)
     changed = np.searchsorted(offsets, np.flatnonzero(rows != plan.rows), "right") - 1
     if not len(changed):
         return plan
