@@ -32,7 +32,7 @@ def texts(seed, rows=200, columns=2):
 
 def meets(data):
     """The pairs of rows that must not share a batch."""
-    anchors, positives, *negatives = (data[name] for name in data.column_names[:-1])
+    anchors, positives, *negatives = (list(data[name]) for name in data.column_names[:-1])
     known = {*zip(anchors, positives, strict=True), *((own, own) for own in anchors)}
     rows = range(len(data))
     return {
