@@ -13,7 +13,7 @@ from batchplan.refinement.objective import Objective
 from batchplan.refinement.rounds import alike, improve_round
 from batchplan.runtime import Runtime, full_float32
 from batchplan.threads import single_threads
-from batchplan.typing import Int64Array
+from batchplan.typing import Int32Array, Int64Array
 
 _ROUNDS, _LEAST = 12, 0.01  # random rounds stop if 12 of them separate less than 1% of the pairs
 _TRIES = 16  # with other batches, without an improvement; then a batch is left as it is
@@ -125,7 +125,7 @@ def _match(order, broken, kinds, others, following, ends):  # type: ignore[no-un
 
 
 def _uneven(
-    rows: Int64Array, offsets: Int64Array, codes: Int64Array, kinds: Int64Array
+    rows: Int64Array, offsets: Int64Array, codes: Int32Array, kinds: Int64Array
 ) -> Int64Array:
     """int64 (K, 2): pairs of batches of the same kind, each batch in one pair at most. The first
     batch has the most rows of a group, the second at least two fewer."""
@@ -145,7 +145,7 @@ def _pair_extremes(groups, batches, kinds, ordered, starts, free):  # type: igno
     """The pairs of `_uneven` for one array of codes.
 
     Args:
-        groups: int64 (entries,), the code of each entry, rising.
+        groups: int32 (entries,), the code of each entry, rising.
         batches: int64 (entries,), the batch of each entry.
         kinds: int64 (batches,), of each batch.
         ordered: int64 (batches,), all batches by kind: batches of kind k are from ``starts[k]`` to
