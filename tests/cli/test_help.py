@@ -25,6 +25,7 @@ DIFFERENT = {
     "json": {"plan", *PLANNERS, "refine", "materialize", "embed"},
     # Lists of candidates may be in their place.
     "embeddings": {"partition", "random", "shuffled", "refine", "evaluate"},
+    "known": {"verify-consumption"},  # where the list of the plans is now
 }
 # What a model embeds at a time and where, and shards that are not cut at batches.
 OF_EMBED = ("batch_size", "device", "shard_rows", "model")
