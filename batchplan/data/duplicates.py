@@ -50,6 +50,11 @@ def first_equals(matrix: RowMatrix, advance: Callable[[int], None] | None = None
     return first
 
 
+def any_repeated(codes: Int64Array) -> bool:
+    """Return whether two of the codes (N,) of 0 and more are equal."""
+    return bool((np.bincount(codes[codes >= 0]) > 1).any())
+
+
 def repeated_codes(numbers: Int64Array) -> Int64Array:
     """Return codes from 0 of the numbers (N,), from 0, that occur again, in their order; -1 for
     others."""

@@ -34,7 +34,7 @@ from batchplan.data import Embeddings
 from batchplan.data.answer_options import AnswerOptions
 from batchplan.data.answers import Answers, answers_of
 from batchplan.data.candidates import Candidates, Data
-from batchplan.data.duplicates import repeated_codes
+from batchplan.data.duplicates import any_repeated, repeated_codes
 from batchplan.data.labels import load_labels
 from batchplan.data.reference import load_reference
 from batchplan.data.rows import load_rows
@@ -124,7 +124,7 @@ def make_apart(groups: Sequence[NDArray[np.int64]], answers: Answers | None) -> 
         codes.append(repeated_codes(answers.anchors))
         if not np.array_equal(answers.anchors, answers.documents[0]):
             codes.append(repeated_codes(answers.documents[0]))
-    return Apart.of([own for own in codes if _repeats(own)], answers)
+    return Apart.of([own for own in codes if any_repeated(own)], answers)
 
 
 def guard_of(
@@ -212,8 +212,3 @@ def positives(
 
     in_blocks(work, n, _ROWS_AT_ONCE, advance)
     return out
-
-
-def _repeats(codes: NDArray[np.int64]) -> bool:
-    """Return whether any two rows have the same code."""
-    return bool((np.bincount(codes[codes >= 0]) > 1).any())

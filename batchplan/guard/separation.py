@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from batchplan.data.duplicates import any_repeated
 from batchplan.guard.apart import Apart, apart
 from batchplan.kernels import njit
 from batchplan.typing import Int32Array, Int64Array
@@ -39,7 +40,7 @@ def filled(
         The new rows.
     """
     own, items = separate.take(rows), np.arange(len(rows))
-    if _are_repeated(rows):  # a batch must not have a row twice
+    if any_repeated(rows):  # a batch must not have a row twice
         codes = np.concatenate((own.codes.reshape(-1, len(rows)), rows[None].astype(np.int32)))
         own = own._replace(codes=codes)
     possible = _possible(own, len(offsets) - 1)
@@ -105,11 +106,6 @@ def _flagged(items: Int64Array, offsets: Int64Array, own: Apart) -> Int64Array:
     """Return the places of items that must not meet an earlier item of their batch, rising."""
     flagged: Int64Array = _placed(items, offsets, False, *own, *_stamps(own))[1]
     return flagged
-
-
-def _are_repeated(rows: Int64Array) -> bool:
-    """Return whether a row occurs twice."""
-    return bool(np.bincount(rows).max() > 1)
 
 
 def _possible(own: Apart, count: int) -> Apart:
@@ -250,7 +246,7 @@ def _meetings(rows: Int64Array, size: int, own: Apart) -> _Meetings:
     """Return the index of items in batches of up to ``size``."""
     each = [1 + int(codes.max(initial=-1)) for codes in own.codes]
     each += [_documents(own)] * 2
-    each.append(1 + int(rows.max()) if _are_repeated(rows) else 0)
+    each.append(1 + int(rows.max()) if any_repeated(rows) else 0)
     firsts = np.cumsum([0, *each])
     asked = np.diff(own.spans).sum()
     starts, items = np.zeros(1 + firsts[-1], np.int64), np.empty(0, np.int64)

@@ -368,7 +368,7 @@ class EpochPlans:
         spent = {
             "embedding_seconds": embedding,
             "planning_seconds": self._seconds - embedding,
-            "embedded_rows": getattr(self._vectors, "embedded", 0),
+            "embedded_rows": self._vectors.embedded if self._vectors else 0,
         }
         return spent | {name: metrics[name] for name in MEASURED if name in metrics}
 

@@ -125,8 +125,8 @@ class PlanFolder:
         return not (self._begun or self._resumed) and bool(self.saved())
 
     def begin(self, epoch: int, run: dict[str, Any]) -> None:
-        """Begin the run in this process, unless it has begun. Ranks above 0
-        wait until rank 0 has begun.
+        """Begin the run in this process, unless it has begun. Ranks above 0 wait until
+        rank 0 has begun.
 
         Args:
             epoch: the first that is needed. A run that begins with epoch 0 must find no plans,

@@ -21,7 +21,6 @@ import torch
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
-from batchplan.embedding.table import TokenTable, token_table
 from tests.benchmarks.finetune.domains import COLUMNS, load
 from tests.benchmarks.finetune.encoders import ENCODERS
 from tests.benchmarks.finetune.runs import train
@@ -66,17 +65,12 @@ def shares(encoders: dict[str, SentenceTransformer], sides: Sides) -> Iterator[d
         made = own["before"] if kind == "pass" else make(encoders["before"], sides)
         cheap = [side[second] for side in made]
         yield {"vectors": kind, **{name: share_found(true[name], cheap) for name in encoders}}
-    for kind, fitted in {"table": of_table, **PREDICTORS}.items():
+    for kind, fitted in PREDICTORS.items():
         found = {
             name: share_found(true[name], fitted(encoder, sides).predict(first, own[name], second))
             for name, encoder in encoders.items()
         }
         yield {"vectors": f"predicted by {kind}", **found}
-
-
-def of_table(encoder: SentenceTransformer, sides: Sides) -> TokenTable:
-    """What predicts by default."""
-    return token_table(encoder, [[side] for side in sides])
 
 
 def main() -> None:

@@ -41,7 +41,7 @@ def passed(
 
 def table(encoder: SentenceTransformer, sides: Sides) -> Arrays:
     """Means of the input vectors of the tokens of each text."""
-    return of_rows(token_table(encoder, [[side] for side in sides]), sides)
+    return of_rows(usual_table(encoder, sides), sides)
 
 
 def distilled(encoder: SentenceTransformer, sides: Sides) -> Arrays:
@@ -52,6 +52,11 @@ def distilled(encoder: SentenceTransformer, sides: Sides) -> Arrays:
 def of_rows(tokens: TokenTable, sides: Sides) -> Arrays:
     """The vectors of all rows."""
     return list(tokens.embed(np.arange(len(sides[0]))))
+
+
+def usual_table(encoder: Any, sides: Sides) -> TokenTable:
+    """The model's own table of tokens, which predicts by default."""
+    return token_table(encoder, [[side] for side in sides])
 
 
 def distilled_table(encoder: SentenceTransformer, sides: Sides) -> TokenTable:
@@ -76,7 +81,7 @@ def distilled_table(encoder: SentenceTransformer, sides: Sides) -> TokenTable:
     vectors = np.zeros((len(tokenizer), DIMENSIONS), np.float32)
     vectors[used] = found @ components
     distilled = SimpleNamespace(tokenizer=tokenizer, max_seq_length=most, token_vectors=vectors)
-    return token_table(distilled, [[side] for side in sides])
+    return usual_table(distilled, sides)
 
 
 class FirstLayers:
@@ -110,8 +115,9 @@ VECTORS: dict[str, Callable[..., Arrays]] = {
     "tokens-16": partial(passed, tokens=16),
     "pass": passed,
 }
-#: What predicts the vectors of the rest of an epoch, instead of the table of tokens.
+#: What predicts the vectors of the rest of an epoch.
 PREDICTORS: dict[str, Callable[..., Any]] = {
+    "table": usual_table,
     "distilled": distilled_table,
     "layer-1": FirstLayers,
     "layers-2": partial(FirstLayers, layers=2),
