@@ -135,7 +135,9 @@ def test_a_process_that_dies_is_named(number, tmp_path, caplog, monkeypatch):
     assert digests == expected  # from the same vectors
     assert len(started) == 2
     said = [record.getMessage() for record in caplog.records]
-    costs = [text for text in said if text.startswith("epoch 0: embedding 50 rows takes about")]
+    costs = [
+        text for text in said if text.startswith("epoch 0: embedding 50 of 50 rows takes about")
+    ]
     ends = [text for text in said if "next to the training failed (killed by" in text]
     assert (len(costs), len(ends), len(said)) == (2, 2, 4)  # each series embeds all rows first
 
