@@ -95,12 +95,11 @@ def split(table: pa.Table, num_rows: int) -> Split:
     return Split(train, validation, test)
 
 
-def code(least: int = 4, most: int = 10) -> Iterator[Row]:
+def code(least: int = 4, most: int = 10, packages: Iterable[str] = LIBRARIES) -> Iterator[Row]:
     """The first line of a docstring, of ``least`` to ``most`` words, and the body of its function;
     the source is the package."""
-    for package in LIBRARIES:
-        _extract(package)
-        for path in sorted((CACHE / package).rglob("*.py")):
+    for package in packages:
+        for path in sorted(extract(package).rglob("*.py")):
             if path.is_file() and not any("test" in part.lower() for part in path.parts):
                 for docstring, code in functions(path):
                     line = docstring.strip().splitlines()[0]
@@ -118,8 +117,7 @@ def _gloss() -> Iterator[Row]:
 
 def senses() -> Iterator[Row]:
     """A term of WordNet, and the definition of one of its synsets, which is the source."""
-    _extract("wordnet-base")
-    for path in sorted((CACHE / "wordnet-base").glob("usr/share/wordnet/data.*")):
+    for path in sorted(extract("wordnet-base").glob("usr/share/wordnet/data.*")):
         for line in path.read_text().splitlines():
             if line.startswith("  "):  # of the licence
                 continue
@@ -135,8 +133,7 @@ def senses() -> Iterator[Row]:
 def _translation() -> Iterator[Row]:
     """A message in English and in German; the source is the package."""
     for package in CATALOGUES:
-        _extract(package)
-        for path in sorted((CACHE / package).rglob(f"{LANGUAGE}/LC_MESSAGES/*.mo")):
+        for path in sorted(extract(package).rglob(f"{LANGUAGE}/LC_MESSAGES/*.mo")):
             with path.open("rb") as file:
                 messages = gettext.GNUTranslations(file)._catalog  # type: ignore[attr-defined]
             for key, translated in messages.items():
@@ -151,11 +148,12 @@ def _plain(text: str) -> str:
     return re.sub(r"[_&]", "", " ".join(text.split()))
 
 
-def _extract(package: str) -> None:
-    """Put the files of a Debian package into a folder of the cache; nothing is installed."""
+def extract(package: str) -> Path:
+    """Put the files of a Debian package into a folder of the cache, which is returned; nothing is
+    installed."""
     folder = CACHE / package
     if folder.exists():
-        return
+        return folder
     CACHE.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE) as name:
         download = ["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", package]
@@ -164,7 +162,7 @@ def _extract(package: str) -> None:
         part = Path(name) / "files"
         part.mkdir()
         subprocess.run(["dpkg-deb", "-x", str(file), str(part)], check=True)
-        part.rename(folder)
+        return part.rename(folder)
 
 
 DOMAINS: dict[str, Callable[[], Iterable[Row]]] = {

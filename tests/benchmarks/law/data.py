@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from html import unescape
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,7 +23,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from tests.benchmarks.finetune.domains import Row, code, senses
+from tests.benchmarks.finetune.domains import LIBRARIES, Row, code, extract, senses
 from tests.benchmarks.finetune.encoders import PACKAGE
 from tests.benchmarks.training.pairs import digest
 
@@ -30,6 +31,7 @@ CACHE = Path(tempfile.gettempdir()) / "batchplan-law"
 TEST, VALIDATION = 2000, 1000  # held-out anchors
 TOKENS = 48  # of a text, at most
 MOST = 50  # packages that need another one: all need libc6
+LIBRARIES_MORE = 600  # packages of Python, besides those of the other bench
 LEFT_OUT = 0.2  # of the words of the positive of a copied row
 
 Ints = NDArray[np.int64]
@@ -183,9 +185,39 @@ def _translations() -> Iterable[Row]:
     return core(_dictionary(), 2)
 
 
+def _help() -> Iterator[Row]:
+    """A paragraph of LibreOffice's help in English and in German; the source is the page."""
+    both = [_paragraphs(extract(f"libreoffice-help-{part}")) for part in ("en-us", "de")]
+    return ((text, both[1][key], key[0]) for key, text in both[0].items() if key in both[1])
+
+
+def _paragraphs(package: Path) -> dict[tuple[str, str], str]:
+    """The texts of a package of help, by page and paragraph."""
+    found = {}
+    for path in sorted(package.rglob("text/**/*.html")):
+        page = "/".join(path.parts[path.parts.index("text") :])
+        body = re.findall(r'<(p|h\d) id="(\w+)"[^>]*>(.*?)</\1>', path.read_text(), re.DOTALL)
+        for _, key, text in body:
+            found[page, key] = " ".join(unescape(re.sub("<[^>]*>", " ", text)).split())
+    return found
+
+
+def _edict() -> Iterator[Row]:
+    """A Japanese headword with its reading, and its first English meaning; the source is the
+    headword."""
+    path = extract("edict") / "usr/share/edict/edict"
+    for line in path.read_text("euc-jp").splitlines()[1:]:  # after the licence
+        head, meaning, *_ = line.split("/")
+        if plain := re.sub(r"\([^)]*\)", " ", meaning).split():
+            yield head.strip(), " ".join(plain), head.split()[0]
+
+
 def _code() -> Iterator[Row]:
     """The first line of a docstring, and the body of its function; the source is the package."""
-    return code(3, 40)
+    folder = _lists()
+    found = (fields["Package"] for fields in _stanzas(folder, "Packages"))
+    more = sorted((name for name in found if name.startswith("python3-")), key=digest)
+    return code(3, 40, dict.fromkeys([*LIBRARIES, *more[:LIBRARIES_MORE]]))
 
 
 def _debian() -> Iterator[Row]:
@@ -262,6 +294,8 @@ DATA: dict[str, Callable[[], Iterable[Row]]] = {
     "dictionary": _dictionary,
     "gloss": senses,
     "debian": _debian,
+    "help": _help,
+    "edict": _edict,
     "code": _code,
     "translations": _translations,
     "dependencies": _dependencies,
