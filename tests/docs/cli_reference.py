@@ -85,6 +85,12 @@ GROUPS = (
         (GroupOptions, ReferenceOptions, GuardOptions),
     ),
     Group(
+        "Known answers",
+        "Rows that never share a batch: see [known answers](guards.md#known-answers).",
+        "anchor_id",
+        ("anchor_id", "positive_id", "negative_id", "known", "label_table"),
+    ),
+    Group(
         "Negatives",
         "",
         "as_batches",
@@ -101,7 +107,16 @@ GROUPS = (
         "Reading",
         "",
         "pair",
-        ("embeddings", "pair", "negatives", "x_column", "y_column", "id_column", "single"),
+        (
+            "embeddings",
+            "pair",
+            "negatives",
+            "x_column",
+            "y_column",
+            "id_column",
+            "single",
+            "shard_order",
+        ),
     ),
     Group(
         "Lists",
