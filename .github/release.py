@@ -34,11 +34,12 @@ def absolute(text: str, address: str, tag: str) -> str:
     """The Markdown with absolute links instead of those to files of the repository."""
 
     def link(match: re.Match[str]) -> str:
-        place = "raw" if match[1].endswith(PICTURES) else "blob"
-        path = f"README.md{match[1]}" if match[1].startswith("#") else match[1]
-        return f"]({address}/{place}/{tag}/{path})"
+        start, target = match.groups()
+        place = "raw" if target.endswith(PICTURES) else "blob"
+        path = f"README.md{target}" if target.startswith("#") else target
+        return f"{start}{address}/{place}/{tag}/{path}"
 
-    return re.sub(r"\]\((?!https?:)([^)]+)\)", link, text)
+    return re.sub(r"(\]\(|src=\")(?!https?:)([^)\"]+)", link, text)
 
 
 if __name__ == "__main__":

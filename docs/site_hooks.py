@@ -45,11 +45,11 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     folder = posixpath.dirname(_HOME.get(uri, f"docs/{uri}"))
 
     def link(match: re.Match[str]) -> str:
-        target = posixpath.normpath(posixpath.join(folder, match[1]))
-        return f"]({OUTSIDE.get(target, target.removeprefix('docs/'))}"
+        target = posixpath.normpath(posixpath.join(folder, match[2]))
+        return match[1] + OUTSIDE.get(target, target.removeprefix("docs/"))
 
     markdown = re.sub(r"^```(\w+) \w+$", r"```\1", markdown, flags=re.MULTILINE)
-    return re.sub(r"\]\((?!https?:)([^)#\s]+)", link, markdown)
+    return re.sub(r"(\]\(|src=\")(?!https?:)([^)#\"\s]+)", link, markdown)
 
 
 def _api() -> str:

@@ -107,8 +107,10 @@ def test_a_release_has_absolute_links_and_addresses(tmp_path):
     release = runpy.run_path(str(ROOT / ".github" / "release.py"))["main"]
     tag = f"v{PROJECT['version']}"
     release(ADDRESS, tag, tmp_path)
-    links = re.findall(r"\]\(([^)]+)\)", (tmp_path / "README.md").read_text())
+    readme = (tmp_path / "README.md").read_text()
+    links = [*re.findall(r"\]\(([^)]+)\)", readme), *re.findall(r'src="([^"]+)"', readme)]
     assert len(links) > 20
+    assert any(link.endswith(".png") for link in links)
     own = [link.removeprefix(ADDRESS) for link in links if link.startswith(ADDRESS)]
     assert all(link.startswith("https://") for link in links)
     for link in own:

@@ -28,11 +28,13 @@ class Similarities:
             together are all batches.
         zoom: float64 (cells, cells), the mean similarities between rows of batches in the middle.
         zoom_edges: int64 (batches + 1,), the cell at which each batch of the zoom starts.
+        zoom_rows: the places in the order of the first row of the zoom and of its last.
     """
 
     overview: Float64Array
     zoom: Float64Array
     zoom_edges: Int64Array
+    zoom_rows: tuple[int, int]
 
 
 def similarities(
@@ -54,6 +56,7 @@ def similarities(
         overview=run_similarities(x, y, rows, overview),
         zoom=run_similarities(x, y, rows[zoomed[0] : zoomed[-1]], starts - zoomed[0]),
         zoom_edges=np.cumsum([0, *map(len, cells)]),
+        zoom_rows=(int(zoomed[0]), int(zoomed[-1]) - 1),
     )
 
 

@@ -139,7 +139,7 @@ def test_targets_of_make_exist(page):
 
 @by_page
 def test_links_resolve(page):
-    for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+    for target in re.findall(r"(?:\]\(|src=\")([^)\"\s]+)", prose(page)):
         if target.startswith(("https://", "http://")):
             continue
         name, _, anchor = target.partition("#")

@@ -105,6 +105,7 @@ def test_pictures_stay_small_and_hold_whole_batches(rows, size, a_cell, rows_a_c
     assert max(one.overview.shape[0], one.zoom.shape[0]) <= 260
     middle = (len(offsets) - 1 - batches) // 2  # the first batch of those in the middle
     first = offsets[middle]
+    assert one.zoom_rows == (first, offsets[middle + batches] - 1)
     cell = np.arange(first, min(first + rows_a_cell, offsets[middle + 1]))
     square = np.outer(cell, cell) / rows**2
     expected = square[~np.eye(len(cell), dtype=bool)].mean() if len(cell) > 1 else square.item()

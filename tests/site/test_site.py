@@ -11,8 +11,27 @@ from tests.browser import WINDOWS, asked_for, show
 
 pytest.importorskip("mkdocs", reason="make test-site")
 SITE = Path(__file__).parents[2] / "site"
-PAGES = "index.html", "tutorial.html", "training.html", "api.html", "cli.html", "comparison.html"
+PAGES = sorted(page.name for page in SITE.glob("*.html")) or ["index.html"]
+FIRST = "index.html", "tutorial.html", "did_it_work.html", "comparison.html", "training.html"
 BROKEN = "return [...document.images].filter(i => !i.naturalWidth).map(i => i.src)"
+SCROLLED = """
+return [...document.querySelectorAll('.md-typeset__scrollwrap')]
+    .filter(one => one.scrollWidth > one.clientWidth + 1).map(one => one.innerText.slice(0, 60))
+"""
+# The height of the smallest letters of each picture; a PNG is drawn as 340 pixels with letters of
+# 10.5.
+LETTERS = """
+return Promise.all([...document.querySelectorAll('.md-content img')].map(async image => {
+    let [size, width] = [10.5, 340];
+    if (image.src.endsWith('.svg')) {
+        const text = await (await fetch(image.src)).text();
+        size = Math.min(...[...text.matchAll(/font-size: ?"?([\\d.]+)/g)].map(one => one[1]));
+        width = new DOMParser().parseFromString(text, 'image/svg+xml').documentElement
+            .viewBox.baseVal.width;
+    }
+    return [image.src, size * image.getBoundingClientRect().width / width];
+}))
+"""
 SEARCH = """
 document.querySelector('[data-md-component=search-query]').focus();
 document.querySelector('[data-md-component=search-query]').value = 'mega-batches';
@@ -50,6 +69,13 @@ def test_a_page_fits_and_loads_nothing_from_elsewhere(page, window, chromium, ad
     assert address + page in asked
     assert [one for one in asked if not one.startswith((address, "data:", "blob:"))] == []
     assert chromium.get_log("browser") == []
+
+
+@pytest.mark.parametrize("page", FIRST)
+def test_tables_and_pictures_can_be_read(page, window, chromium, address):
+    show(chromium, address + page, *window)
+    assert chromium.execute_script(SCROLLED) == []
+    assert all(letters >= 9 for _, letters in chromium.execute_script(LETTERS))
 
 
 def test_the_colours_are_those_of_the_system(window, chromium, address):

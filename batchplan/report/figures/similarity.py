@@ -14,12 +14,13 @@ from batchplan.report.figures.common import Picture
 from batchplan.report.palette import COLOURS, WIDTH
 from batchplan.report.similarities import Similarities
 
-_HEIGHT = 222
+_HEIGHT = 231
 _SHADES = 64  # fewer than 256 compress better, and look the same
 _OVERVIEW_ENDS = 0.5, 99.8  # percentiles that the shades span
 _ZOOM_ENDS = 5, 99.5
 SIMILARITY_TEXT = (
-    "Brighter is more similar; all orders share the same shades. Left, the whole epoch: each cell "
+    "Rows of both sides in the order of training; brighter is more similar, and all orders share "
+    "the same shades. Left, the whole epoch: each cell "
     "is the mean similarity between the rows of a batch, or of a few in a row, and the rows of "
     "others; the diagonal is within batches (own pairs excluded). Right, batches in the middle of "
     "the epoch, close up, with a frame around each: training sees only the pairs inside a frame. "
@@ -62,16 +63,20 @@ def _shades(pictures: list[NDArray[np.float64]], ends: tuple[float, float]) -> N
 def _draw(shown: Similarities, shades: tuple[Normalize, Normalize]) -> Figure:
     colours = matplotlib.colormaps["viridis"].resampled(_SHADES)
     figure = Figure(figsize=(WIDTH / 72, _HEIGHT / 72))
-    panel = 162
+    panel, label = 157, 15
+    zoomed = "rows {:,} to {:,}".format(*shown.zoom_rows)
     for left, matrix, norm, title in (
-        (0, shown.overview, shades[0], "whole epoch"),
-        (WIDTH - panel, shown.zoom, shades[1], "middle, close up"),
+        (label, shown.overview, shades[0], "whole epoch"),
+        (WIDTH - panel, shown.zoom, shades[1], zoomed),
     ):
         x, width = (left + 1) / WIDTH, (panel - 2) / WIDTH
-        box = (x, 40 / _HEIGHT, width, (panel - 2) / _HEIGHT)
+        box = (x, 55 / _HEIGHT, width, (panel - 2) / _HEIGHT)
         axes = figure.add_axes(box)
-        axes.set_axis_off()
+        axes.set(frame_on=False, xticks=[], yticks=[])
         axes.set_title(title, loc="left", pad=5)
+        axes.set_xlabel("y, in training order", labelpad=3)
+        if matrix is shown.overview:  # once for both panels
+            axes.set_ylabel("x, in training order", labelpad=3)
         image = axes.imshow(matrix, cmap=colours, norm=norm, interpolation="none", aspect="auto")
         bar = figure.add_axes((x, 24 / _HEIGHT, width, 8 / _HEIGHT))
         figure.colorbar(image, cax=bar, orientation="horizontal", extend="neither")

@@ -37,7 +37,7 @@ def drawn(found: list[Run], epochs: int = 2, model: str = "minilm") -> Figure:
     domains = domains_of(found)
     # room on the right, as a browser may have a wider font
     layout = ConstrainedLayoutEngine(rect=(0, 0, 0.98, 1))
-    size = (520 / 72, 250 * len(domains) / 72)  # one panel below the other, for narrow windows
+    size = (400 / 72, 215 * len(domains) / 72)  # one panel below the other, for narrow windows
     figure = Figure(figsize=size, layout=layout)
     panels = figure.subplots(len(domains), squeeze=False)[:, 0]
     for axes, domain in zip(panels, domains, strict=True):

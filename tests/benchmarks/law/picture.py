@@ -13,11 +13,12 @@ from tests.benchmarks.law.table import DATA, USUAL, Grid
 SHOWN = ("planned", "shuffled"), ("planned-hardness", "hardness")
 TICKS = 5_000, 20_000, 80_000
 WORDS = {"shuffled": "over shuffled", "hardness": "over hardness_mode"}
+PANEL = 195, 150  # px; two panels side by side can be read on a phone
 
 
 def draw(grid: Grid) -> bytes:
-    """An SVG: a panel for each data set, and above what is compared; a line for each batch size,
-    with 95% intervals."""
+    """An SVG: two panels for each data set, above them what is compared; a line for each batch
+    size, with 95% intervals."""
     with matplotlib.rc_context(STYLE):
         return to_svg(drawn(grid))
 
@@ -25,12 +26,14 @@ def draw(grid: Grid) -> bytes:
 def drawn(grid: Grid) -> Figure:
     """The figure of `draw`."""
     layout = ConstrainedLayoutEngine(rect=(0, 0, 0.98, 1))
-    figure = Figure(figsize=(980 / 72, 480 / 72), layout=layout)
     sizes = grid.values("batch_size", line="planned", **USUAL)
     shown = [data for data in DATA if grid.values("rows", data=data, line="planned", **USUAL)]
-    rows = figure.subplots(len(SHOWN), len(shown), sharey="row", squeeze=False)
-    for (line, base), panels in zip(SHOWN, rows, strict=True):
-        for data, axes in zip(shown, panels, strict=True):
+    width, height = PANEL
+    inches = len(SHOWN) * width / 72, len(shown) * height / 72
+    figure = Figure(figsize=inches, layout=layout)
+    panels = figure.subplots(len(shown), len(SHOWN), sharex=True, sharey="col", squeeze=False)
+    for data, row in zip(shown, panels, strict=True):
+        for (line, base), axes in zip(SHOWN, row, strict=True):
             axes.axhline(0, color=MUTED, linewidth=1)
             for number, size in enumerate(sizes):
                 points = []
@@ -49,10 +52,10 @@ def drawn(grid: Grid) -> Figure:
             axes.minorticks_off()
             axes.set_xticks(TICKS, [f"{tick:,}" for tick in TICKS])
             axes.set_xlim(0.8 * TICKS[0], 1.25 * TICKS[-1])
-            if base == "shuffled":
-                axes.set_title(data)
-            else:
-                axes.set_xlabel("pairs")
-        panels[0].set_ylabel(f"gain of plans {WORDS[base]}")
-    rows[0][0].legend(loc="upper left")
+        row[0].set_ylabel(f"{data}: gain")
+    for axes, (_, base) in zip(panels[0], SHOWN, strict=True):
+        axes.set_title(WORDS[base])
+    for axes in panels[-1]:
+        axes.set_xlabel("pairs")
+    panels[0][0].legend(loc="upper left")
     return figure

@@ -24,31 +24,45 @@ _FIGURES = {
 _STARTS = {"pretrained": ("pretrained", "o"), "frozen": ("frozen vectors", "s")}
 
 
+Dots = dict[str, dict[str, list[tuple[float, float]]]]  # by title of the panel, and by start
+
+
 def main() -> None:
     runs = json.loads(Path(sys.argv[1]).read_text())
     with matplotlib.rc_context(STYLE):
-        Path(sys.argv[2]).write_bytes(to_svg(drawn(runs)))
+        Path(sys.argv[2]).write_bytes(to_svg(drawn(dots(runs))))
 
 
-def drawn(runs: Runs) -> Figure:
-    """A panel for each figure, a dot for each plan of each start: means over seeds."""
-    figure = Figure(figsize=(680 / 72, 260 / 72), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True)
-    for axes, (name, title) in zip((left, right), _FIGURES.items(), strict=True):
-        of = candidates()[name]
-        for (start, (label, marker)), colour in zip(_STARTS.items(), PLANS, strict=False):
-            dots = [
+def dots(runs: Runs) -> Dots:
+    """For each figure and start, the figure and the gain of each plan: means over seeds."""
+    return {
+        title: {
+            start: [
                 (sum(of(run) for run in own) / len(own),
                  100 * sum(run["gain"] for run in own) / len(own))
                 for own in paired(runs, start).values()
-            ]  # fmt: skip
+            ]
+            for start in _STARTS
+        }
+        for of, title in ((candidates()[name], title) for name, title in _FIGURES.items())
+    }  # fmt: skip
+
+
+def drawn(dots: Dots) -> Figure:
+    """A panel for each figure, a dot for each plan of each start."""
+    # one panel below the other, for narrow windows
+    figure = Figure(figsize=(360 / 72, 230 * len(dots) / 72), layout="constrained")
+    panels = figure.subplots(len(dots), 1)
+    for axes, (title, of_starts) in zip(panels, dots.items(), strict=True):
+        for (start, own), colour in zip(of_starts.items(), PLANS, strict=False):
+            label, marker = _STARTS[start]
             axes.plot(
-                *zip(*dots, strict=True), marker, color=colour, markersize=6, alpha=0.8, label=label
+                *zip(*own, strict=True), marker, color=colour, markersize=6, alpha=0.8, label=label
             )
         axes.axhline(0, color=INK, linewidth=0.8)
         axes.set_xlabel(f"{title}, of the first plan")
-    left.set_ylabel("gain in MRR points")
-    left.legend(frameon=False)
+        axes.set_ylabel("gain in MRR points")
+    panels[-1].legend(frameon=False)
     return figure
 
 
