@@ -41,6 +41,7 @@ def inspect(
     if json:
         return print_json(document)
     if "guards" in document:
+        document["ids"] = document["ids"] or "none; --id-column names a column other than id"
         document["guards"] = [_effect(**guard) for guard in document["guards"]]
     print_facts((name.replace("_", " "), _plain(value)) for name, value in document.items())
 

@@ -23,6 +23,16 @@ _SOURCES = (
 _OTHERS: tuple[str, ...] = ()  # the panel of all options that no other panel of a command names
 
 
+_EXPECTED = {"int_parsing": "an integer", "float_parsing": "a number"}
+
+
+def _wrong(found: dict[str, Any]) -> str:
+    """What is wrong with a value, from an error of pydantic."""
+    if expected := _EXPECTED.get(found["type"]):
+        return f"got {found['input']!r}, expected {expected}"
+    return str(found["msg"]).removeprefix("Value error, ")
+
+
 class PaneledCommand(TyperCommand):
     """A command with help in panels: its own options, then what all commands that measure have."""
 
@@ -36,6 +46,14 @@ class PaneledCommand(TyperCommand):
 
     def get_help(self, ctx: Any) -> str:
         return linked(super().get_help(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:  # typer 0.29 shows what pydantic says
+            if (found := getattr(error.__cause__, "errors", None)) and hasattr(error, "message"):
+                error.message = _wrong(found()[0])
+            raise
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         records = {}

@@ -68,15 +68,17 @@ def parse_gate(kind: Kind, text: str) -> Gate:
         value = float(amount.removesuffix("%")) / (100 if percent else 1)
     except ValueError:
         value = nan
-    if metric not in judged() or not isfinite(value) or (regress and value < 0):
+    known = metric in (metrics := judged())
+    if not known or not isfinite(value) or (regress and value < 0):
         number = (
             "a tolerance of 0 or more such as 2%"
             if regress
             else "a finite number such as 0.2 or 20%"
         )
+        listed = meant(metric, metrics) or f"; METRIC is one of {', '.join(metrics)}"
         raise OptionError(
-            f"--{kind}: got {text!r}, expected METRIC=VALUE, {number} for one of "
-            f"{', '.join(judged())}{meant(metric, judged())}"
+            f"--{kind}: got {text!r}, expected {metric if known else 'METRIC'}=VALUE, {number}"
+            f"{'' if known else listed}"
         )
     return Gate(kind, metric, value, regress and percent, text)
 

@@ -4,11 +4,16 @@ The exit status is 2 for a value that no data allow, else 3.
 """
 
 import os
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 
+from batchplan.cli.app import app
+
+COMMANDS = typer.main.get_command(app).commands
 HUGE = "9" * 400
 VALUES = [
     ("batch-size", "1", "batch size: got 1, expected a number of at least 2"),
@@ -214,3 +219,29 @@ def test_missing_plans(npy, refused):
     refused("evaluate", "none.npy", *npy, parts=["none.npy: no such file or folder"])
     refused("evaluate", "d.npy", *npy, parts=["d.npy: is not a regular file"])
     refused("inspect", "none.npz", parts=["none.npz: no such file or folder"])
+
+
+PYDANTIC = "pydantic", "Input should be", "unable to parse", "Value error", "validation error"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("value", ["?", "1.5.2", ""])
+def test_every_option_refuses_a_value_in_our_own_words(name, value, run, snapshot):
+    """Numbers and choices say what they got or expect; nothing says what a library says."""
+    before, refused = snapshot(), []
+    command = COMMANDS[name]
+    context = typer.Context(command, info_name=name)
+    for option in command.params:
+        if option.param_type_name != "option" or option.is_flag:
+            continue
+        arguments = ["no.npy"] * sum(one.param_type_name == "argument" for one in command.params)
+        result = run(name, *arguments, option.opts[0], value)
+        assert result.exit_code in (2, 3), (option.opts, result.output)
+        assert not [words for words in PYDANTIC if words in result.stderr], result.stderr
+        if re.search(r"<(int|float|\w+\|.*)>", option.get_help_record(context)[0]):
+            assert result.exit_code == 2, result.stderr
+            words = "expected (an integer|a number)$|is not (one of|a valid integer or auto)"
+            assert re.search(words, result.stderr.strip().rstrip("."), re.MULTILINE)
+            refused.append(option.name)
+    assert refused or name in ("demo", "warmup")
+    assert snapshot() == before
