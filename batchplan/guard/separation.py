@@ -377,6 +377,17 @@ def _mend(items, offsets, separate, kinds, flagged, generator, tries, meetings):
             pending[at], is_pending[p] = pending[count], False
             continue
         since += 1
+        if kinds.size and generator.random() < 0.5:  # other items of this kind may fit as little
+            start, size = offsets[batches[p]], offsets[batches[p] + 1] - offsets[batches[p]]
+            shift = int(generator.random() * size)
+            for k in range(size):
+                place = start + (shift + k) % size
+                same = meetings.rows[items[place]] == meetings.rows[u]
+                if place != p and (same or apart(u, items[place], separate)):
+                    p, u = place, items[place]
+                    own, work = _conflicts(u, batches[p], p, items, offsets, *more, _TWICE)
+                    left -= work
+                    break
         q, least = -1, _TWICE // 2
         for _ in range(1 if generator.random() < _NOISE else tries):
             place = int(generator.random() * items.size)
@@ -403,9 +414,10 @@ def _mend(items, offsets, separate, kinds, flagged, generator, tries, meetings):
         total += least
         swaps[made, 0], swaps[made, 1] = p, q
         made += 1
-        if not is_pending[q]:
-            pending[count], is_pending[q] = q, True
-            count += 1
+        for place in (p, q):
+            if not is_pending[place]:
+                pending[count], is_pending[place] = place, True
+                count += 1
         if total < best:
             best, since, made = total, 0, 0
     for k in range(made - 1, -1, -1):

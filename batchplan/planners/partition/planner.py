@@ -80,7 +80,7 @@ def _separated(problem: Problem, runtime: Runtime, plan: Plan) -> Plan:
     """Separate known answers that mega-batches, which are planned separately, or a padded tail left
     together."""
     separate = make_apart(problem.groups, problem.answers)
-    if not separate.spans.size:
+    if problem.answers is None or not separate.codes.size + separate.spans.size:
         return plan
     offsets, generator = plan.batch_offsets.copy(), runtime.generator(_LAST)
     rows = mended(plan.rows.copy(), offsets, separate, generator, problem.sources)
