@@ -14,7 +14,7 @@ from batchplan.cli.options import BATCH_SIZE, FORCE, Measuring, load_plan
 from batchplan.options import option
 from batchplan.text import one_line
 
-_ATLAS = (  # as it finds the columns
+ATLAS = (  # as it finds the columns
     "embedding-atlas --x projection_x --y projection_y --neighbors neighbors --text text"
 )
 
@@ -88,7 +88,7 @@ def report(
             memory=runtime.memory, seed=runtime.seed, observer=watch, **vars(measuring.options),
         )  # fmt: skip
     pictures = [] if png is None else [("pictures", png)]
-    tables = [] if atlas is None else [("atlas", f"{_ATLAS} {shlex.quote(atlas)}")]
+    tables = [] if atlas is None else [("atlas", f"{ATLAS} {shlex.quote(atlas)}")]
     watch.summarize([watch.timing(), ("report", output), *pictures, *tables])
 
 

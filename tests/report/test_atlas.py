@@ -1,10 +1,20 @@
 """The table for embedding-atlas, against dense computations."""
 
+import io
+import json
+import shutil
+import socket
+import subprocess
+from time import monotonic, sleep
+from urllib.error import URLError
+from urllib.request import urlopen
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from batchplan.cli.reporting import ATLAS
 from batchplan.errors import InputError
 from batchplan.plans import Batching, Plan
 from batchplan.report import write_report
@@ -69,6 +79,43 @@ def test_batches_of_one_row_and_no_texts(embeddings, tmp_path):
     assert table["neighbors"].to_pylist() == [{"ids": [], "distances": []}] * ROWS
     assert table["batch"].to_pylist() == list(range(1, ROWS + 1))
     assert table.column_names[-1] == "loss"
+
+
+@pytest.mark.skipif(not shutil.which("embedding-atlas"), reason="needs embedding-atlas")
+def test_embedding_atlas_loads_every_column(embeddings, plans, tmp_path):
+    """The program itself, with the options that `report` prints: 0.26.0 did when this was written.
+    No environment of the tests has it, as it brings other versions of torch."""
+    texts = pa.table({"q": [f"q{row}" for row in range(ROWS)], "a": ["a"] * ROWS})
+    pq.write_table(texts, tmp_path / "texts.parquet")
+    plan = plans["random.npy"]
+    table = table_of(plan, embeddings, tmp_path, text_table=str(tmp_path / "texts.parquet"))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    address = f"http://127.0.0.1:{port}/data"
+    command = [*ATLAS.split(), str(tmp_path / "atlas.parquet"), "--port", port]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
+        try:
+            props = json.loads(_answer(f"{address}/metadata.json"))["props"]
+            shown = pq.read_table(io.BytesIO(_answer(f"{address}/dataset.parquet")))
+        finally:
+            server.terminate()
+    assert props["data"]["projection"] == {"x": "projection_x", "y": "projection_y"}
+    assert (props["data"]["neighbors"], props["data"]["text"]) == ("neighbors", "text")
+    for name in ("projection_x", "batch", "loss", "text", "positive_text"):
+        assert shown[name].to_pylist() == table[name].to_pylist()
+
+
+def _answer(address):
+    """What a server sends that starts within two minutes."""
+    end = monotonic() + 120
+    while True:
+        try:
+            return urlopen(address).read()
+        except URLError:
+            if monotonic() > end:
+                raise
+            sleep(0.5)
 
 
 def test_refusals(embeddings, plans, tmp_path):
