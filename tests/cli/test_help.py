@@ -75,6 +75,7 @@ def test_every_planner_is_a_command():
 def test_help_without_arguments_is_whole(run, done):
     shown = run()
     assert (shown.exit_code, shown.output.strip()) == (2, done("--help").stdout.strip())
+    assert "Start with plan, or with demo" in shown.output
 
 
 @pytest.mark.parametrize("line", ["-h", "help", "plan -h", "help plan"])
