@@ -189,7 +189,7 @@ def train(
 
     With few rows, only the validation pairs are scored. ``step`` is the mean of the steps of
     `Reference`, in seconds. The trained model is also scored on ``nano_dataset``; see `nano_beir`.
-    ``save`` names a file for its weights.
+    ``figures`` are those of the last plan; see `EpochPlans`. ``save`` names a file for its weights.
     """
     torch.set_flush_denormal(True)
     torch.set_num_threads(1)
@@ -205,6 +205,7 @@ def train(
     if way.mined is not None:
         data = MINERS[way.mined](data, encoder, seed)
     loss = LOSSES[way.loss](encoder, model, way.of_domain.get(domain, way.arguments))
+    figures: dict[str, float] = {}
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         sampler: dict[str, Any] = {}
         callbacks: list[TrainerCallback] = [curve]
@@ -237,13 +238,15 @@ def train(
         )
         if way.trained:
             trainer.train()
+            figures |= plans.plans.figures if way.planner is not None else {}
         else:
             curve.on_epoch_end(None, trainer.state, None)
     if save is not None:
         torch.save(encoder.state_dict(), save)
     if nano_dataset and "test" in held_out:
         curve.points["test"][-1][NANO_BEIR] = nano_beir(encoder, nano_dataset)
-    return {**curve.points, "step": float(np.mean(reference.times or 0))}
+    step = float(np.mean(reference.times or 0))
+    return {**curve.points, "step": step, **({"figures": figures} if figures else {})}
 
 
 def mined(data: Dataset, encoder: SentenceTransformer, _seed: int) -> Dataset:
