@@ -4,6 +4,7 @@ Each reader gets files that the encoding or the codec of their format shrinks ma
 needs of memory is in proportion to what it returns, not to what it decodes.
 """
 
+import json
 import re
 import subprocess
 import sys
@@ -22,10 +23,9 @@ SMALL = 4 << 20  # bytes of a file
 MOST = 500 << 20  # bytes of memory: 256 MiB that are always allowed, and working space
 
 LOAD = """
-import resource, sys, threading, time, warnings
+import json, os, resource, sys, threading, time, warnings
 from pathlib import Path
 warnings.simplefilter("ignore")
-resource.setrlimit(resource.RLIMIT_DATA, (6 << 30, 6 << 30))
 import numpy as np
 import batchplan as b
 import batchplan.data.candidate_files, batchplan.embedding.embedding
@@ -45,41 +45,50 @@ class Model:
     def encode(self, texts, column):
         return np.ones((len(texts), 2), np.float32)
 
-def materialize(path, format):
+def materialize(path, n, format):
     plan = Plan.from_batches(np.arange(8), np.arange(0, 9, 2), Batching(2), num_rows=n)
     return materialized(plan, path, path + ".out", format=format, memory="500MB")
 
 def used():  # without temporary files, which are mapped
     return int(open("/proc/self/status").read().partition("RssAnon:")[2].split()[0]) << 10
 
-def watch():
-    while True:
-        seen.append(used())
-        time.sleep(0.002)
+def load(kind, path, n):
+    resource.setrlimit(resource.RLIMIT_DATA, (6 << 30, 6 << 30))
+    rows = b.Embeddings.from_arrays(np.ones((n, 2), np.float32), ids=[*map(str, range(n))])
+    loads = {
+        "embeddings": lambda: b.load_embeddings(path, single=True, memory="1GB"),
+        "labels": lambda: load_labels("s", rows, path),
+        "texts": lambda: load_texts("s", rows, np.arange(0, n, 9999), path),
+        "ids of a table": lambda: check_rows(Path(path), rows),
+        "candidates": lambda: Candidates.load(path),
+        "plan": lambda: Plan.load(path),
+        "ids of a plan": lambda: entry_ids(Path(path), "d"),
+        "negatives": lambda: Negatives.load(path),
+        "materialize": lambda: materialize(path, n, "parquet"),
+        "materialize jsonl": lambda: materialize(path, n, "jsonl"),
+        "embed": lambda: b.embed(Model(), path, path + ".out", columns="s"),
+    }
+    seen = [used()]
 
-kind, path, n = sys.argv[1], sys.argv[2], int(sys.argv[3])
-rows = b.Embeddings.from_arrays(np.ones((n, 2), np.float32), ids=[*map(str, range(n))])
-LOADS = {
-    "embeddings": lambda: b.load_embeddings(path, single=True, memory="1GB"),
-    "labels": lambda: load_labels("s", rows, path),
-    "texts": lambda: load_texts("s", rows, np.arange(0, n, 9999), path),
-    "ids of a table": lambda: check_rows(Path(path), rows),
-    "candidates": lambda: Candidates.load(path),
-    "plan": lambda: Plan.load(path),
-    "ids of a plan": lambda: entry_ids(Path(path), "d"),
-    "negatives": lambda: Negatives.load(path),
-    "materialize": lambda: materialize(path, "parquet"),
-    "materialize jsonl": lambda: materialize(path, "jsonl"),
-    "embed": lambda: b.embed(Model(), path, path + ".out", columns="s"),
-}
-seen = [used()]
-threading.Thread(target=watch, daemon=True).start()
-try:
-    LOADS[kind]()
-    said = "read"
-except (InputError, ResourceError) as error:
-    said = f"{type(error).__name__} {error}"
-print(max(seen) - seen[0], said)
+    def watch():
+        while True:
+            seen.append(used())
+            time.sleep(0.002)
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        loads[kind]()
+        said = "read"
+    except (InputError, ResourceError) as error:
+        said = f"{type(error).__name__} {error}"
+    print(json.dumps([max(seen) - seen[0], said]), flush=True)
+
+for line in sys.stdin:  # each file by a process of its own, which has imported all
+    if (child := os.fork()) == 0:
+        load(*json.loads(line))
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        sys.exit(f"killed or failed: {line}")
 """
 
 
@@ -204,25 +213,33 @@ FILES = {
 }  # fmt: skip
 
 
-def require_proportion(kind, path, rows, expected):
+@pytest.fixture(scope="module")
+def loader():
+    """A process whose children load files."""
+    words = [sys.executable, "-c", LOAD]
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield process
+        process.stdin.close()
+
+
+def require_proportion(loader, kind, path, rows, expected):
     """Require that a reader of a small file needs little memory, and says what is expected."""
     assert path.stat().st_size < SMALL
-    done = subprocess.run(
-        [sys.executable, "-c", LOAD, kind, path, str(rows)], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    peak, said = done.stdout.split(" ", 1)
+    print(json.dumps([kind, str(path), rows]), file=loader.stdin, flush=True)
+    peak, said = json.loads(loader.stdout.readline())
     assert re.search(expected, said)
     assert len(said) < 600
-    assert int(peak) < MOST
+    assert peak < MOST
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_memory_is_in_proportion(name, tmp_path):
+def test_memory_is_in_proportion(loader, name, tmp_path):
     kind, suffix, columns, options, expected = FILES[name]
     path = tmp_path / f"a{suffix}"
     rows = save(path, columns(), **options)
-    require_proportion(kind, path, min(rows, ROWS), expected)
+    require_proportion(loader, kind, path, min(rows, ROWS), expected)
 
 
 WIDE = b"{%s}" % b",".join(b'"n%d":1' % column for column in range(2000))
@@ -240,7 +257,7 @@ WIDE = b"{%s}" % b",".join(b'"n%d":1' % column for column in range(2000))
     ],
     ids=["one wide line", "a name in each line", "a line of names"],
 )
-def test_lines_of_few_bytes_and_many_columns(lines, expected, tmp_path):
+def test_lines_of_few_bytes_and_many_columns(loader, lines, expected, tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"\n".join(lines))
-    require_proportion("materialize", path, len(lines), expected)
+    require_proportion(loader, "materialize", path, len(lines), expected)
