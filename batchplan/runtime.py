@@ -29,6 +29,7 @@ IN_PARTS = "plan with partition and a smaller --mega-batch-rows"
 FEWER = f"use fewer --neighbors, or {IN_PARTS}"  # what to do if all neighbours do not fit
 SCRATCH = "temporary file"  # the name of the note that says where one is, and how large
 CHOICE = "chose"  # the name of the notes that say what was chosen for the user, and why
+EXPECTED = "expected"  # the name of the note of what plans gained in similar trainings
 PLANNED = "planned"  # the name of the notes of plans that are made one after the other
 NOTE = "note"  # the name of the notes that say how the input was understood
 COMMAND = "full command"  # the name of the note that spells the command of what was chosen

@@ -23,7 +23,7 @@ from rich.text import Text
 
 from batchplan.cli.process import STARTED
 from batchplan.pages import linked
-from batchplan.runtime import CHOICE, COMMAND, NOTE, PLANNED, SCRATCH, WARNING
+from batchplan.runtime import CHOICE, COMMAND, EXPECTED, NOTE, PLANNED, SCRATCH, WARNING
 from batchplan.text import clean, one_line
 
 _COMPILING = (
@@ -32,7 +32,14 @@ _COMPILING = (
 )
 COMPILE = "compile"  # a stage
 _NARROWEST = 24  # characters of a value, however narrow the terminal is
-_ALWAYS_NOTED = ("cost", CHOICE, COMMAND, NOTE, SCRATCH)  # the user should know before a long run
+_ALWAYS_NOTED = (
+    "cost",
+    CHOICE,
+    COMMAND,
+    EXPECTED,
+    NOTE,
+    SCRATCH,
+)  # the user should know before a long run
 
 
 class _Console(Console):

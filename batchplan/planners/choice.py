@@ -11,12 +11,13 @@ from typing import Any
 from batchplan.data.candidates import Candidates, Data
 from batchplan.data.embeddings import Embeddings
 from batchplan.errors import InputError
+from batchplan.expectation import expectation
 from batchplan.guard.describe import Description, describe
 from batchplan.options import MUCH_EXCLUDED, USUAL_MARGIN
 from batchplan.planners.common.options import PlannerOptions
 from batchplan.planners.partition.options import MEGA_BATCH_ROWS, PartitionOptions
 from batchplan.planners.random import RandomOptions
-from batchplan.runtime import CHOICE, WARNING, Runtime
+from batchplan.runtime import CHOICE, EXPECTED, WARNING, Runtime
 
 # Shares of random negatives that are more similar than the own pair. In docs/training.md a trained
 # model had 0.019, and 2 mega-batches were best. An untrained one had 0.121, and 8 were best.
@@ -61,6 +62,7 @@ def choose(
             "own pair; check that row i of one side belongs to row i of the other",
         )
     runtime.note(CHOICE, "partition, whose plans trained the best models (docs/training.md)")
+    runtime.note(EXPECTED, f"{expectation(n, rows, seen.beaten_positives)}; see docs/law.md")
     if not SIZING & set(settled):
         settled["mega_batches"] = count_mega_batches(embeddings, options, runtime, seen)
     if not set(_GUARDING) & set(settled):

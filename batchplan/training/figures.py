@@ -69,9 +69,15 @@ def measured(
     }
 
 
-def doubt(figures: Mapping[str, float]) -> str:
-    """Say why a plan may not be worth it, by its `measured` figures, as `evaluate` judges; "" if
-    nothing speaks against it."""
+def doubt(figures: Mapping[str, float], num_rows: int, batch_size: int) -> str:
+    """Say why a plan may not be worth it, by its `measured` figures: as `evaluate` judges, and by
+    what plans gained in similar trainings; "" if nothing speaks against it.
+
+    Args:
+        figures: of the plan.
+        num_rows, batch_size: rows of the data and of a batch.
+    """
+    from batchplan.expectation import WORTH, expectation
     from batchplan.quality.metrics import percent
     from batchplan.quality.verdict import is_harder, is_risky, risk_in_words
 
@@ -87,5 +93,11 @@ def doubt(figures: Mapping[str, float]) -> str:
         return (
             f"its batches are no harder than random ones among true negatives ({gain:+.3f} nats); "
             "random batches would do as well"
+        )
+    expected = expectation(num_rows, batch_size, beaten := figures["beaten_positives"])
+    if expected.median < WORTH:
+        return (
+            f"with {percent(beaten)} beaten positives and batches of {batch_size} rows, plans "
+            f"gained {expected}; see docs/law.md"
         )
     return ""

@@ -6,8 +6,10 @@ import pytest
 import batchplan
 from batchplan import InputError
 from batchplan.data import Embeddings
+from batchplan.expectation import expectation
+from batchplan.guard.describe import describe
 from batchplan.planners.choice import choose, mega_batches
-from batchplan.runtime import CHOICE, WARNING, Runtime
+from batchplan.runtime import CHOICE, EXPECTED, WARNING, Runtime
 from tests.observing import Observer
 
 
@@ -40,15 +42,18 @@ def test_a_trained_model_gets_two_mega_batches_and_a_guard():
     assert (name, options.mega_batches, options.relative_margin, options.guard) == (
         "partition", 2, 0.1, True,
     )  # fmt: skip
-    assert [kind for kind, _ in told] == [CHOICE] * 3
-    assert "as after training" in told[1][1]
-    assert "90% of the own pair's similarity" in told[2][1]
+    assert [kind for kind, _ in told] == [CHOICE, EXPECTED, CHOICE, CHOICE]
+    seen = describe(Embeddings.from_arrays(*pairs(0.3)), Runtime("cpu"), limits=())
+    expected = expectation(seen.num_rows, 8, seen.beaten_positives)
+    assert told[1][1] == f"{expected}; see docs/law.md"
+    assert "as after training" in told[2][1]
+    assert "90% of the own pair's similarity" in told[3][1]
 
 
 def test_an_untrained_model_gets_more():
     name, options, told = chosen(pairs(4), batch_size=8)
     assert (name, options.mega_batches) == ("partition", 8)
-    assert "as before training" in told[1][1]
+    assert "as before training" in told[2][1]
 
 
 def test_sides_that_do_not_belong_together_are_warned_of():
@@ -90,7 +95,7 @@ def test_little_memory_makes_more_mega_batches(monkeypatch):
     monkeypatch.setattr(Runtime, "memory_left", lambda self, device=None: 4_000_000)
     _, options, told = chosen(data, batch_size=8)
     assert options.mega_batches == 5
-    assert "too much memory" in told[1][1]
+    assert "too much memory" in told[2][1]
 
 
 def test_what_is_wanted_is_not_chosen():
@@ -98,7 +103,7 @@ def test_what_is_wanted_is_not_chosen():
         pairs(0.3), batch_size=8, mega_batches=3, max_score=0.9, similarity="dot"
     )
     assert (options.mega_batches, options.max_score, options.relative_margin) == (3, 0.9, None)
-    assert len(told) == 1
+    assert [kind for kind, _ in told] == [CHOICE, EXPECTED]
 
 
 def test_auto_chooses_mega_batches_alone():

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import spearmanr
 
 from tests.benchmarks.finetune.table import SEEDS, interval
 from tests.benchmarks.law.lines import LINES
 
 RESULTS = Path(__file__).parent / "results.jsonl"
-DATA = "dictionary", "gloss", "debian", "code"
+DATA = "help", "debian", "code", "gloss", "dictionary", "edict"
 PLACE = "data", "rows", "batch_size", "temperature", "epochs", "copies"  # of a run in the grid
 USUAL = {"temperature": 0.05, "epochs": 2.0, "copies": 0.0}
 BEATEN = "beaten_positives"
@@ -132,34 +131,6 @@ def figures(grid: Grid, batch_size: int, name: str = BEATEN) -> list[tuple[str, 
     return found
 
 
-def correlation(grid: Grid, batch_size: int, name: str = BEATEN) -> float:
-    """Spearman's correlation of a figure with the gain; see `figures`."""
-    _, _, values, gains = zip(*figures(grid, batch_size, name), strict=True)
-    return float(spearmanr(values, gains).statistic)
-
-
-def foretold(grid: Grid, batch_size: int) -> str:
-    """For each data set: the gain of plans, predicted from the share of beaten positives by a
-    straight line through the places of all other data sets, and the mean gain of these."""
-    points = figures(grid, batch_size)
-    lines = [["Data", "Pairs", "Beaten", "Gain", "Predicted", "Mean of the others"], ["---"] * 6]
-    for data, rows, share, gain in points:
-        x, y = zip(*((one, own) for other, _, one, own in points if other != data), strict=True)
-        predicted = float(np.polyval(np.polyfit(x, y, 1), share))
-        lines.append([data, f"{rows:,}", f"{100 * share:.1f}%", signed(gain), signed(predicted),
-                      signed(float(np.mean(y)))])  # fmt: skip
-    return joined(lines)
-
-
-def errors(table: str) -> tuple[float, float]:
-    """The mean absolute errors of both predictions of a table of `foretold`."""
-    rows = [line.replace("\N{MINUS SIGN}", "-").strip("| ").split(" | ")[3:]
-            for line in table.splitlines()[2:]]  # fmt: skip
-    gains, *predicted = np.array(rows, float).T
-    line, mean = (float(np.abs(gains - own).mean()) for own in predicted)
-    return line, mean
-
-
 def times(grid: Grid) -> list[float]:
     """The processor times of planned training over shuffled, of all places with two epochs."""
     every = (grid.time(place, "planned", "shuffled")
@@ -262,8 +233,6 @@ def tables(grid: Grid) -> dict[str, str]:
         name.capitalize(): settings(grid, name) for name in ("epochs", "temperature", "copies")
     }
     found["Other lines"] = others(grid)
-    if len({point[0] for point in figures(grid, 32)}) > 2:
-        found["Before the training"] = foretold(grid, 32)
     return {name: table for name, table in found.items() if table.count("\n") > 1}
 
 

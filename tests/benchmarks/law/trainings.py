@@ -1,0 +1,91 @@
+"""``python -m tests.benchmarks.law.trainings``: writes what `batchplan.expectation` reads, and
+prints what it would say of each training if the data set had not been measured."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import numpy as np
+
+import batchplan.expectation
+from batchplan.expectation import Expectation, Training, expectation
+from tests.benchmarks.finetune import table as finetuned
+from tests.benchmarks.finetune.lines import LINES
+from tests.benchmarks.law.table import BEATEN, Grid, figures, joined, signed
+
+FILE = Path(batchplan.expectation.__file__).with_name("trainings.csv")
+
+
+def trainings(grid: Grid, runs: list[finetuned.Run]) -> list[Training]:
+    """The mean gains of plans over shuffled batches in two epochs: of the static models, and of
+    fine-tuned ones whose runs have kept the figures of their plans."""
+    found = [
+        Training(data, "static", rows, size, round(share, 4), round(gain, 2))
+        for size in grid.values("batch_size", line="planned")
+        for data, rows, share, gain in figures(grid, size)
+    ]
+    planned = {"line": "planned-later", "epochs": 2}.items()
+    known = {(run["domain"], run["model"]): run for run in runs
+             if planned <= run.items() and "figures" in run}  # fmt: skip
+    for (domain, model), run in known.items():
+        own, base = (finetuned.final(runs, domain, line, 2, model)
+                     for line in ("planned-later", "shuffled"))  # fmt: skip
+        of_base = {one["seed"]: one["test"][-1]["ndcg@10"] for one in base}
+        gain = np.mean([one["test"][-1]["ndcg@10"] - of_base[one["seed"]]
+                        for one in own if one["seed"] in of_base])  # fmt: skip
+        found.append(Training(domain, model, run["rows"], LINES[run["line"]].batch_size,
+                              round(run["figures"][BEATEN], 4), round(float(gain), 2)))  # fmt: skip
+    return found
+
+
+def written(found: list[Training]) -> str:
+    """The text of the file."""
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerows([Training._fields, *found])
+    return text.getvalue()
+
+
+def foretold(found: list[Training]) -> list[Expectation]:
+    """What the trainings with other data sets say of each one."""
+    return [
+        expectation(one.rows, one.batch_size, one.beaten_positives,
+                    [other for other in found if other.data != one.data])
+        for one in found
+    ]  # fmt: skip
+
+
+def table(found: list[Training]) -> str:
+    """A row for each training, by the share of beaten positives, and what others say of it."""
+    lines = [["Data", "Model", "Pairs", "B", "Beaten", "Gain", "By other data"], ["---"] * 7]
+    for one, said in sorted(zip(found, foretold(found), strict=True),
+                            key=lambda pair: pair[0].beaten_positives):  # fmt: skip
+        usual, lowest, highest = map(signed, said[:3])
+        lines.append([one.data, one.model, f"{one.rows:,}", f"{one.batch_size:,}",
+                      f"{100 * one.beaten_positives:.1f}%", signed(one.gain),
+                      f"{usual} ({lowest} to {highest})"])  # fmt: skip
+    return joined(lines)
+
+
+def errors(found: list[Training]) -> tuple[float, float, float]:
+    """The mean absolute error of what others say, and of the mean gain of all other data sets;
+    the share of gains within the range."""
+    said = foretold(found)
+    means = [np.mean([other.gain for other in found if other.data != one.data]) for one in found]
+    own = [abs(one.gain - told.median) for one, told in zip(found, said, strict=True)]
+    plain = [abs(one.gain - mean) for one, mean in zip(found, means, strict=True)]
+    within = [told.lowest <= one.gain <= told.highest
+              for one, told in zip(found, said, strict=True)]  # fmt: skip
+    return float(np.mean(own)), float(np.mean(plain)), float(np.mean(within))
+
+
+def main() -> None:
+    found = trainings(Grid(), finetuned.runs())
+    FILE.write_text(written(found))
+    print(table(found), *errors(found), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
