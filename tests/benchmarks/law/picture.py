@@ -10,15 +10,13 @@ from batchplan.report.palette import DASHES, MUTED, PLANS, STYLE
 from batchplan.report.render import to_svg
 from tests.benchmarks.law.table import DATA, USUAL, Grid
 
-SHOWN = ("planned", "shuffled"), ("planned-hardness", "hardness")
 TICKS = 5_000, 20_000, 80_000
-WORDS = {"shuffled": "over shuffled", "hardness": "over hardness_mode"}
+COLUMNS = 2
 PANEL = 195, 150  # px; two panels side by side can be read on a phone
 
 
 def draw(grid: Grid) -> bytes:
-    """An SVG: two panels for each data set, above them what is compared; a line for each batch
-    size, with 95% intervals."""
+    """An SVG: a panel for each data set, with a line for each batch size and 95% intervals."""
     with matplotlib.rc_context(STYLE):
         return to_svg(drawn(grid))
 
@@ -28,34 +26,32 @@ def drawn(grid: Grid) -> Figure:
     layout = ConstrainedLayoutEngine(rect=(0, 0, 0.98, 1))
     sizes = grid.values("batch_size", line="planned", **USUAL)
     shown = [data for data in DATA if grid.values("rows", data=data, line="planned", **USUAL)]
-    width, height = PANEL
-    inches = len(SHOWN) * width / 72, len(shown) * height / 72
-    figure = Figure(figsize=inches, layout=layout)
-    panels = figure.subplots(len(shown), len(SHOWN), sharex=True, sharey="col", squeeze=False)
-    for data, row in zip(shown, panels, strict=True):
-        for (line, base), axes in zip(SHOWN, row, strict=True):
-            axes.axhline(0, color=MUTED, linewidth=1)
-            for number, size in enumerate(sizes):
-                points = []
-                for count in grid.values("rows", data=data, batch_size=size, line=line, **USUAL):
-                    place = {"data": data, "rows": count, "batch_size": size, **USUAL}
-                    if (gain := grid.gain(place, line, base)) is not None:
-                        points.append((count, gain[0], gain[1] if gain[2] > 1 else 0.0))
-                if points:
-                    at, means, halves = zip(*points, strict=True)
-                    axes.errorbar(
-                        [one * 1.04**number for one in at], means, halves, marker="o",
-                        markersize=4, color=PLANS[number], linestyle=DASHES[number], capsize=2,
-                        elinewidth=1, label=f"B = {size:,}",
-                    )  # fmt: skip
-            axes.set_xscale("log")
-            axes.minorticks_off()
-            axes.set_xticks(TICKS, [f"{tick:,}" for tick in TICKS])
-            axes.set_xlim(0.8 * TICKS[0], 1.25 * TICKS[-1])
-        row[0].set_ylabel(f"{data}: gain")
-    for axes, (_, base) in zip(panels[0], SHOWN, strict=True):
-        axes.set_title(WORDS[base])
+    rows, (width, height) = -(-len(shown) // COLUMNS), PANEL
+    figure = Figure(figsize=(COLUMNS * width / 72, rows * height / 72), layout=layout)
+    panels = figure.subplots(rows, COLUMNS, sharex=True, sharey=True, squeeze=False)
+    for data, axes in zip(shown, panels.flat, strict=False):
+        axes.axhline(0, color=MUTED, linewidth=1)
+        for number, size in enumerate(sizes):
+            points = []
+            for count in grid.values("rows", data=data, batch_size=size, line="planned", **USUAL):
+                place = {"data": data, "rows": count, "batch_size": size, **USUAL}
+                if (gain := grid.gain(place, "planned", "shuffled")) is not None:
+                    points.append((count, gain[0], gain[1] if gain[2] > 1 else 0.0))
+            if points:
+                at, means, halves = zip(*points, strict=True)
+                axes.errorbar(
+                    [one * 1.04**number for one in at], means, halves, marker="o", markersize=4,
+                    color=PLANS[number], linestyle=DASHES[number], capsize=2, elinewidth=1,
+                    label=f"B = {size:,}",
+                )  # fmt: skip
+        axes.set_title(data)
+        axes.set_xscale("log")
+        axes.minorticks_off()
+        axes.set_xticks(TICKS, [f"{tick:,}" for tick in TICKS])
+        axes.set_xlim(0.8 * TICKS[0], 1.25 * TICKS[-1])
+    for axes in panels[:, 0]:
+        axes.set_ylabel("gain in nDCG@10")
     for axes in panels[-1]:
         axes.set_xlabel("pairs")
-    panels[0][0].legend(loc="upper left")
+    panels[0][0].legend(loc="lower right")
     return figure
