@@ -62,7 +62,8 @@ def choose(
             "own pair; check that row i of one side belongs to row i of the other",
         )
     runtime.note(CHOICE, "partition, whose plans trained the best models (docs/training.md)")
-    runtime.note(EXPECTED, f"{expectation(n, rows, seen.beaten_positives)}; see docs/law.md")
+    if embeddings.paired:
+        runtime.note(EXPECTED, f"{expectation(n, rows, seen.beaten_positives)}; see docs/law.md")
     if not SIZING & set(settled):
         settled["mega_batches"] = count_mega_batches(embeddings, options, runtime, seen)
     if not set(_GUARDING) & set(settled):

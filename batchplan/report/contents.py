@@ -9,12 +9,13 @@ from batchplan.data import Embeddings
 from batchplan.data.answers import answers_of
 from batchplan.data.texts import likely_columns, load_texts
 from batchplan.errors import InputError
+from batchplan.expectation import expectation
 from batchplan.plans import Plan
 from batchplan.quality import Evaluation, EvaluationOptions, RowFacts, evaluate_plans
 from batchplan.quality.guard.limits import limit_in_words, own_limit, with_limit
 from batchplan.quality.known import KnownNegative
 from batchplan.quality.losses.in_batches import batch_statistics
-from batchplan.quality.pairs import Pairs, guarded_pairs, unguarded_pairs
+from batchplan.quality.pairs import Pairs, beaten_positives, guarded_pairs, unguarded_pairs
 from batchplan.quality.references import random_orders
 from batchplan.quality.verdict import Choice, Verdict, choose, verdict_on
 from batchplan.report.examples import Example, hardest_pairs
@@ -69,6 +70,7 @@ class ReportContents:
             columns.
         columns: the columns of the texts.
         rows: of the hardest batches, if there is one plan.
+        expected: what plans gained in similar trainings; empty for rows of one matrix.
     """
 
     plans: list[PlanContents]
@@ -80,6 +82,7 @@ class ReportContents:
     texts: Sequence[Mapping[int, str]] = ()
     columns: Sequence[str] = ()
     rows: Sequence[ShownRow] = ()
+    expected: str = ""
 
     @property
     def choice(self) -> Choice:
@@ -161,9 +164,14 @@ def gather(
         )
         for column, rows in zip(named, shown, strict=False)
     ]  # fmt: skip
+    expected = ""
+    if embeddings.paired:
+        beaten = beaten_positives(embeddings, options, runtime)
+        expected = str(expectation(embeddings.num_rows, first.batch_size, beaten))
     return ReportContents(
-        measured, original, shuffled, embeddings, options, runtime.seed, found, texts, rows
-    )
+        measured, original, shuffled, embeddings, options, runtime.seed, found, texts, rows,
+        expected,
+    )  # fmt: skip
 
 
 def batch_losses(pairs: Pairs, rows: Int64Array, offsets: Int64Array) -> Float64Array:

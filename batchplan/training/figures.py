@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-import numpy as np
-
 from batchplan.data import Embeddings
 from batchplan.data.answer_options import AnswerOptions
 from batchplan.plans.plan import Plan
@@ -16,7 +14,6 @@ MEASURED = "gain", "false_negatives", "beaten_positives"
 
 _RANDOM = "false_negatives_random"
 _ROWS = 1024  # that are measured: some hundredths of a second, and two digits
-_STREAM = int.from_bytes(b"figures")
 
 
 def measured(
@@ -44,7 +41,7 @@ def measured(
     from batchplan.quality.facts import RowFacts
     from batchplan.quality.gain import measured_gain
     from batchplan.quality.guard.limits import with_limit
-    from batchplan.quality.pairs import unguarded_pairs
+    from batchplan.quality.pairs import beaten_positives
 
     known = [one.name for one in fields(AnswerOptions)] + ["temperature"]
     usual: dict[str, Any] = {n: getattr(options, n) for n in known if hasattr(options, n)}
@@ -53,18 +50,10 @@ def measured(
     if settings.names_ids:
         facts = RowFacts.read(embeddings, settings, runtime)
     gain = measured_gain(plan, embeddings, facts, settings, 0.0, runtime, most=_ROWS)
-    count = min(_ROWS, embeddings.num_rows)
-    rows = runtime.generator(_STREAM).choice(embeddings.num_rows, count, replace=False)
-    pairs = unguarded_pairs(
-        embeddings.take(rows), settings.similarity, settings.temperature, runtime
-    )
-    x, y = (side.gather(np.arange(count)) for side in (pairs.x, pairs.y))
-    scores = x @ y.T
-    beaten = int((scores > scores.diagonal()[:, None]).sum())
     return {
         "gain": gain.plan.objective - gain.random.objective,
         "false_negatives": gain.plan.false_negatives,
-        "beaten_positives": beaten / (count * (count - 1)),
+        "beaten_positives": beaten_positives(embeddings, settings, runtime),
         _RANDOM: gain.random.false_negatives,
     }
 
