@@ -63,7 +63,7 @@ def choose(
         )
     runtime.note(CHOICE, "partition, whose plans trained the best models (docs/training.md)")
     if embeddings.paired:
-        runtime.note(EXPECTED, f"{expectation(n, rows, seen.beaten_positives)}; see docs/law.md")
+        runtime.note(EXPECTED, f"{expectation(seen.beaten_positives, rows)}; see docs/law.md")
     if not SIZING & set(settled):
         settled["mega_batches"] = count_mega_batches(embeddings, options, runtime, seen)
     if not set(_GUARDING) & set(settled):

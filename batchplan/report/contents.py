@@ -167,7 +167,7 @@ def gather(
     expected = ""
     if embeddings.paired:
         beaten = beaten_positives(embeddings, options, runtime)
-        expected = str(expectation(embeddings.num_rows, first.batch_size, beaten))
+        expected = str(expectation(beaten, first.batch_size))
     return ReportContents(
         measured, original, shuffled, embeddings, options, runtime.seed, found, texts, rows,
         expected,

@@ -58,13 +58,13 @@ def measured(
     }
 
 
-def doubt(figures: Mapping[str, float], num_rows: int, batch_size: int) -> str:
+def doubt(figures: Mapping[str, float], batch_size: int) -> str:
     """Say why a plan may not be worth it, by its `measured` figures: as `evaluate` judges, and by
     what plans gained in similar trainings; "" if nothing speaks against it.
 
     Args:
         figures: of the plan.
-        num_rows, batch_size: rows of the data and of a batch.
+        batch_size: rows of a batch.
     """
     from batchplan.expectation import WORTH, expectation
     from batchplan.quality.metrics import percent
@@ -83,10 +83,10 @@ def doubt(figures: Mapping[str, float], num_rows: int, batch_size: int) -> str:
             f"its batches are no harder than random ones among true negatives ({gain:+.3f} nats); "
             "random batches would do as well"
         )
-    expected = expectation(num_rows, batch_size, beaten := figures["beaten_positives"])
+    expected = expectation(beaten := figures["beaten_positives"], batch_size)
     if expected.median < WORTH:
         return (
-            f"with {percent(beaten)} beaten positives and batches of {batch_size} rows, plans "
-            f"gained {expected}; see docs/law.md"
+            f"it has {percent(beaten)} beaten positives, and plans of such data gained {expected}; "
+            "see docs/law.md"
         )
     return ""

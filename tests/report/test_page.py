@@ -74,7 +74,7 @@ def test_it_says_what_plans_of_similar_data_gained(page, embeddings):
     scores = x @ y.T
     beaten = (scores > scores.diagonal()[:, None]).sum() / (ROWS * (ROWS - 1))
     (said,) = [text for text in page.texts if text.startswith("The gap is")]
-    assert said.endswith(f" Plans of similar data gained {expectation(ROWS, SIZE, beaten)}.")
+    assert said.endswith(f" Plans of similar data gained {expectation(beaten, SIZE)}.")
 
 
 def svgs(text):

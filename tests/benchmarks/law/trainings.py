@@ -51,7 +51,7 @@ def written(found: list[Training]) -> str:
 def foretold(found: list[Training]) -> list[Expectation]:
     """What the trainings with other data sets say of each one."""
     return [
-        expectation(one.rows, one.batch_size, one.beaten_positives,
+        expectation(one.beaten_positives, one.batch_size,
                     [other for other in found if other.data != one.data])
         for one in found
     ]  # fmt: skip
