@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from math import inf
 
 import numpy as np
 import pytest
@@ -19,9 +18,9 @@ from tests.dense import similarities
 
 from .blocks import ROOT
 
-TUTORIAL, PLANNERS, COMPARISON, FORMATS, LAW, GUARDS = (
+TUTORIAL, PLANNERS, COMPARISON, FORMATS, LAW, GUARDS, TRAINING = (
     (ROOT / "docs" / f"{name}.md").read_text()
-    for name in ("tutorial", "paper_planners", "comparison", "formats", "law", "guards")
+    for name in ("tutorial", "paper_planners", "comparison", "formats", "law", "guards", "training")
 )
 README = (ROOT / "README.md").read_text()
 TEMPERATURE = 0.05
@@ -191,18 +190,8 @@ def test_the_page_of_the_law_states_its_runs():
         assert f"\n\n{text}\n\n" in LAW, name
     found = trainings.trainings(grid, table.runs())
     assert f"\n\n{trainings.table(found)}\n\n" in LAW
-    kinds = {"Below 5%": (256, 0, 0.05), "from 5% on": (256, 0.05, 1),
-             "Batches of 256 and more": (inf, 0, 1)}  # fmt: skip
-    least = 0
-    for kind, (size, low, high) in kinds.items():
-        gains = [one.gain for one in found if least <= one.batch_size < size
-                 and low <= one.beaten_positives < high]  # fmt: skip
-        least = 256 if kind == "from 5% on" else 0
-        told = re.search(
-            rf"{kind}.*? ({NUMBER}) to ({NUMBER})( points)?, the median ({NUMBER})", LAW
-        )
-        shown = [float(f"{one:.2f}") for one in (min(gains), max(gains), np.median(gains))]
-        assert numbers(" ".join(told.group(1, 2, 4))) == shown, kind
+    for page in (LAW, TRAINING):
+        assert f"\n\n{trainings.kinds(found)}\n\n" in page
     told = re.search(rf"misses the gain by ({NUMBER}) points on average, and the mean gain of the "
                      rf"other data sets by ({NUMBER}); (\d+)% of the gains", LAW)  # fmt: skip
     own, plain, within = trainings.errors(found)

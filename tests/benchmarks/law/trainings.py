@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import batchplan.expectation
-from batchplan.expectation import Expectation, Training, expectation
+from batchplan.expectation import LARGE, Expectation, Training, expectation
 from tests.benchmarks.finetune import table as finetuned
 from tests.benchmarks.finetune.lines import LINES
 from tests.benchmarks.law.table import BEATEN, Grid, figures, joined, signed
@@ -69,6 +69,20 @@ def table(found: list[Training]) -> str:
     return joined(lines)
 
 
+def kinds(found: list[Training]) -> str:
+    """A row for each kind of trainings and for static and other models: the gains of plans."""
+    lines = [["Trainings with", "Models", "Number", "Lowest", "Median", "Highest"], ["---"] * 6]
+    gains: dict[tuple[str, str], list[float]] = {}
+    for one in sorted(found, key=lambda one: (one.batch_size > LARGE, one.beaten_positives)):
+        model = "static" if one.model == "static" else "transformers"
+        kind = expectation(one.beaten_positives, one.batch_size, found).alike
+        gains.setdefault((kind, model), []).append(one.gain)
+    for names, own in gains.items():
+        spread = min(own), float(np.median(own)), max(own)
+        lines.append([*names, str(len(own)), *map(signed, spread)])
+    return joined(lines)
+
+
 def errors(found: list[Training]) -> tuple[float, float, float]:
     """The mean absolute error of what others say, and of the mean gain of all other data sets;
     the share of gains within the range."""
@@ -84,7 +98,7 @@ def errors(found: list[Training]) -> tuple[float, float, float]:
 def main() -> None:
     found = trainings(Grid(), finetuned.runs())
     FILE.write_text(written(found))
-    print(table(found), *errors(found), sep="\n")
+    print(kinds(found), table(found), *errors(found), sep="\n\n")
 
 
 if __name__ == "__main__":
