@@ -96,8 +96,7 @@ def _read(options: AnswerOptions, num_rows: int) -> Answers:
     table = Path(options.label_table)
     with opened(table) as file:
         check_count(file.num_rows, num_rows, str(table))
-    rows = Embeddings.alike(num_rows, len(options.negative_id or ()))
-    return answers_of(rows, options, equal=False)
+    return answers_of(Embeddings.alike(num_rows), options, equal=False)
 
 
 def _plan_of(batches: Sequence[Int64Array], plan: Plan) -> Plan:

@@ -152,6 +152,10 @@ def answers_of(
         return Answers.of(anchors, documents)
     from batchplan.data.known import Named  # data without ids need no Arrow
 
+    if len(documents) == 1:  # mined negatives without vectors
+        names = np.arange(data.num_rows * len(options.negative_id or ()))
+        mined = 1 + int(documents.max()) + names.reshape(-1, data.num_rows)
+        documents = np.concatenate((documents, mined))
     named = Named.read(data, options, len(documents))
     anchors = _joined(anchors, named.anchors)
     documents = _joined(documents.ravel(), named.documents.ravel()).reshape(documents.shape)

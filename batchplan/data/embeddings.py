@@ -182,11 +182,9 @@ class Embeddings:
         return cls.from_sides(taken, None, lambda _rows: None)
 
     @classmethod
-    def alike(cls, num_rows: int, mined: int = 0) -> Embeddings:
-        """Return N rows of which only ids are known: one matrix of equal rows, with ``mined`` mined
-        negatives each."""
-        side = np.ones((num_rows, 1), np.float16)
-        return cls.from_arrays(side, negatives=[side] * mined or None)
+    def alike(cls, num_rows: int) -> Embeddings:
+        """Return N rows of which only ids are known: one matrix of equal rows."""
+        return cls.from_arrays(np.ones((num_rows, 1), np.float16))
 
     def require_similarities(self, similarity: str) -> None:
         """Refuse rows whose similarities are undefined or overflow float32.

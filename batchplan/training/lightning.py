@@ -20,6 +20,7 @@ from batchplan.training.checks import check_rows, digest_of
 from batchplan.training.epochs import EpochPlans
 from batchplan.training.runs import agree_on_run, folder_of
 from batchplan.training.sampler import PlanBatchSampler, plan_of
+from batchplan.training.text_columns import ids_of
 from batchplan.training.trace_writer import TraceWriter
 from batchplan.training.vectors import Embed, in_evaluation
 from batchplan.typing import Int64Array
@@ -35,7 +36,8 @@ class PlannedData(LightningDataModule):
 
     Pass ``use_distributed_sampler=False`` and ``reload_dataloaders_every_n_epochs=1`` to the
     Trainer. The plans of each run get a folder of their own, named by the time of its start.
-    Checkpoints name it, so that a run that resumes finds its plans.
+    Checkpoints name it, so that a run that resumes finds its plans. Columns of ids and texts are
+    read from the data set as for transformers.
 
     Args:
         dataset: the data set to train on.
@@ -115,9 +117,11 @@ class PlannedData(LightningDataModule):
                 known |= {"data": digest_of(self._dataset)}
                 self._run = agree_on_run(self._state)
                 folder = folder_of(self._run, self._folder, trainer.default_root_dir)
+                planner = self._options.get("planner", "partition")
+                ids = ids_of(self._dataset, folder, self._options, planner)
                 source = self._plans = EpochPlans(
                     folder, embed=self._vectors, num_rows=len(self._dataset), **place,
-                    **{**known, **self._options},
+                    **{**known, **self._options, **ids},
                 )  # fmt: skip
             self._sampler = PlanBatchSampler(source, **place)
         if self._plans is not None and (trainer.ckpt_path is not None or trainer.global_step):

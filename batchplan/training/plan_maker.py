@@ -186,7 +186,9 @@ class PlanMaker:
             options |= {**asdict(self.batching), "batch_size": self._chosen.batch_size}
         options["guard"] = False  # only ids and groups are known
         seed = self._seed(epoch)
-        drawn = plan(self._alike, planner=planner, seed=seed, device="cpu", **options)
+        drawn = plan(
+            Embeddings.alike(self.num_rows), planner=planner, seed=seed, device="cpu", **options
+        )
         facts = {**drawn.metadata.options, "guard": self.blind and self._chosen.guard}
         metadata = replace(drawn.metadata, fingerprint=None, options=facts)  # of no data
         return Plan(drawn.rows, drawn.batch_offsets, metadata)
@@ -202,7 +204,8 @@ class PlanMaker:
         from batchplan.data.known import read_known, texts_of
         from batchplan.data.labels import read_labels
 
-        labels = {name: read_labels(name, self._alike, table) for name in self._columns}
+        alike = Embeddings.alike(self.num_rows)
+        labels = {name: read_labels(name, alike, table) for name in self._columns}
         tables = {"label_table": pa.table({name: own.take(rows) for name, own in labels.items()})}
         pair = self._chosen.anchor_id, self._chosen.positive_id
         if None not in pair:  # a row that has been trained on answers anchors of the rest, too
@@ -223,11 +226,6 @@ class PlanMaker:
         named = [options.group_column, *(getattr(options, name) for name in _IDS[:2])]
         named += options.negative_id or []
         return [name for name in named if name is not None]
-
-    @property
-    def _alike(self) -> Embeddings:
-        """Rows without vectors, with as many mined negatives as there are ids of them."""
-        return Embeddings.alike(self.num_rows, len(self.options.get("negative_id") or ()))
 
     def _mega_batches(self, embeddings: Embeddings, options: PartitionOptions) -> int:
         """Return the number of mega-batches of the plans in the folder. For the first plan it is

@@ -115,9 +115,9 @@ class PlannedEpochs(transformers.PlannedEpochs):
     """Plans each epoch with the current model, and serves its batches to the trainer.
 
     The columns of text (anchor, positive and mined negatives) are embedded with the prompts of the
-    training. Planners of pairs use only the anchor and the positive. A text of a MultiVectorEncoder
-    gets the mean of its token vectors. Other data sets, such as for an evaluation, get random
-    batches as usual.
+    training. Planners of pairs embed only the anchor and the positive. A text of a
+    MultiVectorEncoder gets the mean of its token vectors. Other data sets, such as for an
+    evaluation, get random batches as usual.
 
     Unless ``guard=False``, rows that are right answers to each other, as far as the texts say, are
     in different batches, as with `NoKnownAnswers`, for all planners but those that have no guard.
@@ -275,9 +275,10 @@ class PlannedEpochs(transformers.PlannedEpochs):
             options.setdefault("random_epochs", None)
         if self._records and has_table(self._model):
             options["predict"] = partial(self._predict, columns)
+        labels, write_labels = text_columns.labels_of(columns.dataset, folder, options)
+        options |= labels
         ids = TextIds(folder, columns.names, options.get("label_table"))
-        named = options.keys() & {"anchor_id", "positive_id"}
-        by_texts = "anchor_id" in self._known and options.get("guard") is not False and not named
+        by_texts = text_columns.known_texts(options, self.planner)
         if by_texts:
             options |= ids.options
 
@@ -285,10 +286,11 @@ class PlannedEpochs(transformers.PlannedEpochs):
             return self._embed_rows(rows, name)
 
         def same() -> list[Int64Array]:
-            codes = columns.codes()
+            write_labels()
+            codes = columns.codes(None if by_texts else columns.embedded)
             if by_texts:
                 ids.write(codes)
-            return text_columns.first_rows(codes)
+            return text_columns.first_rows(codes[: len(columns.embedded)])
 
         options |= {"same": same, "data": digest_of(columns.dataset)}
         plans: EpochPlans = self.plans_of(folder, len(columns), embed, options)
@@ -303,7 +305,7 @@ class PlannedEpochs(transformers.PlannedEpochs):
 
     def _predict(self, columns: TextColumns, *known: Any) -> Any:
         """Return vectors of rows for the rest of an epoch; see `TokenTable.predict`."""
-        sides = [columns.parts_of(name) for name in columns.names]
+        sides = [columns.parts_of(name) for name in columns.embedded]
         return token_table(self._model, sides).predict(*known)
 
     def _epochs(self) -> float:
@@ -389,7 +391,7 @@ class PlannedEpochs(transformers.PlannedEpochs):
             name = plans.set_of(rows[0])
         columns = self._columns[name]
         vectors, size = cat(outputs), len(rows)
-        self.record(*(vectors[side * size :][:size] for side in range(len(columns.names))))
+        self.record(*(vectors[side * size :][:size] for side in range(len(columns.embedded))))
 
     def _vectors(self, rows: Int64Array, name: str = "") -> list[Any]:
         """Return the vectors of each column of a data set: (n, d)."""

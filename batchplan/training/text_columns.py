@@ -1,6 +1,7 @@
 """The text columns of a data set, and their texts as numbers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,14 @@ import pyarrow.parquet as pq
 from batchplan.data.answers import Answers, first_places
 from batchplan.data.arrow_types import is_list, is_text, plain
 from batchplan.data.text_numbers import text_numbers
-from batchplan.data.texts import LABELS
+from batchplan.data.texts import LABELS, paired_columns, strings_of
 from batchplan.errors import InputError
 from batchplan.files.atomic import write_files
+from batchplan.planners import PLANNERS
 from batchplan.typing import Int32Array, Int64Array
 
 _AT_ONCE = 1 << 14  # rows that are read
+_NAMED = "group_column", "source_column", "anchor_id", "positive_id"
 _MOST_UNUSED = 8  # rows of the table for each one that was selected, to number all of them
 
 
@@ -26,11 +29,12 @@ class TextColumns:
 
     Args:
         dataset: a datasets.Dataset.
-        most: number of columns to take, at most; None for all.
+        most: number of columns to embed, at most; None for all.
 
     Attributes:
         dataset: the data set.
         names: the names of the columns, in their order.
+        embedded: those that are embedded.
 
     Raises:
         InputError: the data set has another type.
@@ -42,7 +46,8 @@ class TextColumns:
                 f"data set: got a {type(dataset).__name__}, expected a datasets.Dataset"
             )
         self.dataset = dataset
-        self.names = [name for name in dataset.column_names if name not in LABELS][:most]
+        self.names = [name for name in dataset.column_names if name not in LABELS]
+        self.embedded = self.names[:most]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "dataset": None}  # checkpoints hold no data
@@ -57,36 +62,37 @@ class TextColumns:
         return dataset is self.dataset or same
 
     def texts(self, rows: Int64Array) -> dict[str, pa.ChunkedArray]:
-        """Return the texts of rows, by column.
+        """Return the texts of rows, by column that is embedded.
 
         Raises:
             InputError: a column has other values than texts, or nulls.
         """
         taken = self.dataset[rows.tolist()]
-        return {name: _strings(taken[name], name) for name in self.names}
+        return {name: _strings(taken[name], name) for name in self.embedded}
 
     def parts_of(self, name: str) -> Iterator[list[str]]:
         """Yield the texts of a column, some at a time."""
         for part in self._parts([name]):
             yield part[name].to_pylist()
 
-    def codes(self) -> Int32Array:
-        """int32 (columns, N), the number of the text of each row. Equal texts have the same number,
-        in any column.
+    def codes(self, names: Sequence[str] | None = None) -> Int32Array:
+        """int32 (columns, N), the number of the text of each row in some columns, None for all.
+        Equal texts have the same number, in any column.
 
         Raises:
             InputError: as `texts`.
         """
+        names = self.names if names is None else names
         indices = getattr(self.dataset, "_indices", None)
         rows = None if indices is None else indices.column(0).to_numpy()
         if not self._is_stored or _MOST_UNUSED * len(self) < self.dataset.data.num_rows:
-            parts = list(self._parts(self.names))
-            each = [part[name] for name in self.names for part in parts]
+            parts = list(self._parts(names))
+            each = [part[name] for name in names for part in parts]
             rows = None
         else:  # rows that were selected or shuffled would be read one by one
-            each = [_strings(self.dataset.data.column(name), name, rows) for name in self.names]
+            each = [_strings(self.dataset.data.column(name), name, rows) for name in names]
         numbers = text_numbers([chunk for texts in each for chunk in texts.chunks])
-        numbers = numbers.reshape(len(self.names), -1)
+        numbers = numbers.reshape(len(names), -1)
         return numbers if rows is None else np.take(numbers, rows, axis=1)
 
     @property
@@ -178,6 +184,61 @@ class TextIds:
         known = pa.table({"anchor": both, "document": both})
         tables = zip(self._paths, (rows, known), strict=True)
         write_files({path: partial(pq.write_table, table) for path, table in tables})
+
+
+def labels_of(
+    dataset: Any, folder: Path, options: Mapping[str, Any]
+) -> tuple[dict[str, Any], Callable[[], None]]:
+    """Let a planner read the columns that options name from the data set, if it has them all, and
+    there is no label table.
+
+    Returns:
+        Its option, and a function that writes the file; no option if there is nothing to read.
+    """
+    named = [options[name] for name in _NAMED if options.get(name)]
+    named += options.get("negative_id") or []
+    here = {*named} <= {*getattr(dataset, "column_names", ())}
+    if not named or not here or options.get("label_table") is not None:
+        return {}, lambda: None
+    path = folder / "labels.parquet"
+
+    def write() -> None:
+        table = dataset.select_columns(sorted({*named})).with_format("arrow")[:]
+        write_files({path: partial(pq.write_table, table)})
+
+    return {"label_table": str(path)}, write
+
+
+def known_texts(options: Mapping[str, Any], planner: str) -> bool:
+    """Return whether texts say which rows a planner keeps apart: it has a guard, which is not
+    turned off, and no ids are named."""
+    known = (
+        {field.name for field in fields(PLANNERS[planner].options)} if planner in PLANNERS else ()
+    )
+    named = options.keys() & {"anchor_id", "positive_id"}
+    return "anchor_id" in known and options.get("guard") is not False and not named
+
+
+def ids_of(dataset: Any, folder: Path, options: Mapping[str, Any], planner: str) -> dict[str, Any]:
+    """Return arguments of `EpochPlans` by which a planner knows the anchors and documents of a data
+    set: by the columns that the options name, otherwise by the texts of ``anchor`` and
+    ``positive``, and those of mined negatives. {} if it has neither."""
+    more, write = labels_of(dataset, folder, options)
+    schema = getattr(getattr(dataset, "features", None), "arrow_schema", ())
+    strings = strings_of(schema)
+    texts = paired_columns(strings) if {"anchor", "positive"} <= {*strings} else []
+    ids = None
+    if texts and known_texts(options, planner):
+        ids = TextIds(folder, texts, {**options, **more}.get("label_table"))
+        more = {**more, **ids.options}
+
+    def same() -> list[Int64Array]:
+        write()
+        if ids is not None:
+            ids.write(TextColumns(dataset).codes(texts))
+        return []  # of vectors
+
+    return {**more, "same": same} if more else {}
 
 
 def _strings(values: Any, column: str, rows: Int64Array | None = None) -> pa.ChunkedArray:

@@ -34,6 +34,7 @@ from batchplan.training.multi_dataset import MultiDatasetPlans
 from batchplan.training.rows import number
 from batchplan.training.runs import STATE, agree_on_run, folder_of
 from batchplan.training.sampler import ALL, PlanBatchSampler, plan_of
+from batchplan.training.text_columns import ids_of
 from batchplan.training.trace_writer import TraceWriter
 from batchplan.training.vectors import Embed, in_evaluation
 from batchplan.typing import Int64Array
@@ -47,6 +48,10 @@ class PlannedEpochs(TrainerCallback):
 
     The plans of each run get a folder of their own, named by the time of its start. Checkpoints
     name it, so that a run that resumes finds its plans.
+
+    Columns that the options name, such as ``anchor_id``, are read from a datasets.Dataset that has
+    them, without a ``label_table``. If none are named, the texts of its columns ``anchor`` and
+    ``positive`` are known answers, unless ``guard=False``.
 
     Args:
         dataset: the data set to train on, N rows.
@@ -149,7 +154,8 @@ class PlannedEpochs(TrainerCallback):
 
     def make_plans(self, folder: Path) -> EpochPlans | MultiDatasetPlans:
         """Make the plans of all epochs of a run."""
-        options = {"data": digest_of(self.dataset), **self.options}
+        ids = ids_of(self.dataset, folder, self.options, self.planner)
+        options = {"data": digest_of(self.dataset), **self.options, **ids}
         return self.plans_of(folder, len(self.dataset), self._embed_rows, options)
 
     def plans_of(

@@ -103,6 +103,7 @@ CASES = [
     (1, {"planned_epochs": 1, "random_epochs": 0, "columns": 3}),
     (1, {"planner": "random", "columns": 3}),
     (1, {"planner": "gcbs"}),
+    (1, {"planner": "gcbs", "columns": 3}),  # which plans pairs, and knows the texts of negatives
     (1, {"planner": "chain", "random_epochs": 0}),
     (1, {"tail": "pad"}),
     (2, {"planner": "random", "guard": True}),

@@ -17,6 +17,7 @@ import torch
 import batchplan
 from batchplan import InputError, ResourceError
 from batchplan.planners.partition import ray_cluster
+from tests.guard.test_known import Graph, collisions
 
 pytest.importorskip("ray", reason="pip install batchplanner[ray]")
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -77,6 +78,21 @@ def test_mined_negatives(plan_on, tmp_path):
     planned = [plan_on(address, data=data) for address in (None, "auto")]
     assert np.array_equal(planned[0].rows, planned[1].rows)
     assert planned[0].metadata.fingerprint == planned[1].metadata.fingerprint
+
+
+@pytest.mark.parametrize("negatives", [0, 1])
+def test_known_answers_never_meet(plan_on, tmp_path, negatives):
+    """Also if two mega-batches have them, which are planned separately."""
+    graph = Graph(negatives, 400, (260, 270), negatives, more=100)
+    sides = {"x": graph.x, "y": graph.y} | {f"n{k}": own for k, own in enumerate(graph.negatives)}
+    files = [str(tmp_path / f"{name}.npy") for name in sides]
+    for file, side in zip(files, sides.values(), strict=True):
+        np.save(file, side)
+    data = batchplan.load_embeddings(*files[:2], negatives=files[2:] or None)
+    ids = graph.table(tmp_path / "ids.parquet")
+    planned = [plan_on(address, data=data, tail="pad", **ids) for address in (None, "auto")]
+    assert np.array_equal(planned[0].rows, planned[1].rows)
+    assert collisions(graph.known(), planned[1].rows, planned[1].batch_offsets) == 0
 
 
 def test_same_bytes_as_without_ray(plan_on, same, notes):
