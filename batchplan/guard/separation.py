@@ -19,6 +19,7 @@ _WAITING = 1 << 14  # waiting rows that a batch looks at, at most
 _TRIES, _TRIED = 64, 1 << 18  # places to move a row to; comparisons of rows for them
 _PATIENCE, _WORK = 2048, 1 << 24  # steps without a better state; comparisons of all steps
 _NOISE = 0.1  # share of the steps that take any place, even if that is worse
+_SOON = 4  # batches that most rows look at
 _SCANNED = 256  # rows of a batch that are compared faster than looked up
 _KEYS, _MOST_ASKED = 256, 16  # answers of a row, and of all rows on average, that are looked up
 _TWICE = 1 << 20  # a row that meets itself counts as this many conflicts
@@ -96,7 +97,8 @@ def _mended(
     size = int(np.diff(offsets).max())
     tries = max(8, min(_TRIES, _TRIED // size))
     kinds = np.empty(0, np.int64) if kinds is None or not len(kinds) else kinds[rows]
-    meetings = _meetings(rows, size, own)
+    worth = _SOON * len(flagged) * size > len(rows)
+    meetings = _meetings(rows, size if worth else 0, own)
     items = items.copy()
     _mend(items, offsets, own, kinds, flagged, generator, tries, meetings)
     return items

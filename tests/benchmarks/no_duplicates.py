@@ -9,9 +9,9 @@ import argparse
 import gc
 import gzip
 import os
-import resource
 import subprocess
 import tempfile
+import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -56,7 +56,7 @@ def dictionary():
 
 
 def measured(data, kind, size, epochs):
-    """Seconds at the start and of each epoch, MB, the batches and what is wrong with them."""
+    """Seconds at the start and of each epoch, when they began and ended, and the batches."""
     make = {
         "NoKnownAnswers": NoKnownAnswers,
         "NO_DUPLICATES": NoDuplicatesBatchSampler,
@@ -65,9 +65,9 @@ def measured(data, kind, size, epochs):
         ),
     }[kind]
     if kind == "NoKnownAnswers":  # kernels are compiled once on a machine
-        list(NoKnownAnswers(data.select(range(999)), size // 64, False, generator=Generator()))
+        list(NoKnownAnswers(data.select(range(3000)), 1000, False, generator=Generator()))
     gc.collect()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    began = time.monotonic()
     spent = [sum(os.times()[:4])]
     sampler = make(data, size, False, generator=Generator(), seed=1)
     if kind == "NO_DUPLICATES_HASHED":
@@ -78,9 +78,20 @@ def measured(data, kind, size, epochs):
         sampler.set_epoch(epoch)
         batches = list(sampler)
         spent.append(sum(os.times()[:4]))
-    memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     start, *each = np.diff(spent)
-    return start, np.mean(each), memory, len(sampler), batches
+    return start, np.mean(each), (began, time.monotonic()), len(sampler), batches
+
+
+def own_bytes(pid):
+    """Memory of a process and those that it started, without pages of files: shared pages count in
+    equal parts."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:  # it has ended
+        return 0
+    own = sum(int(line.split()[1]) for line in lines if line.startswith(("Pss_Anon", "Pss_Shmem")))
+    return 1024 * own + sum(map(own_bytes, children))
 
 
 def judged(data, batches):
@@ -106,18 +117,25 @@ def main():
         for kind in chosen.kind:
             # A process each, for its memory; those of a Pool could have no children.
             with ProcessPoolExecutor(1, get_context("spawn")) as process:
-                measured_line = process.submit(line, chosen.data, kind, size, chosen.epochs)
-                print(measured_line.result(), flush=True)
+                future = process.submit(line, chosen.data, kind, size, chosen.epochs)
+                (pid,), held = process._processes, []
+                while not future.done():
+                    held.append((time.monotonic(), own_bytes(pid)))
+                    time.sleep(0.01)
+            (began, ended), text = future.result()
+            before = [own for when, own in held if when < began][-1]
+            most = max(own for when, own in held if began <= when <= ended)
+            print(text.replace("MEMORY", f"{(most - before) / 2**20:5.0f} MB"), flush=True)
 
 
 def line(path, kind, size, epochs):
     disable_progress_bars()
     disable_caching()  # or the hashes of an earlier run would be found
     data = Dataset.load_from_disk(path)
-    start, each, memory, length, batches = measured(data, kind, size, epochs)
+    start, each, times, length, batches = measured(data, kind, size, epochs)
     lost, known = judged(data, batches)
-    return (
-        f"{kind:21} B = {size:5,}: start {start:6.2f} s, epoch {each:6.2f} s, {memory:5.0f} MB, "
+    return times, (
+        f"{kind:21} B = {size:5,}: start {start:6.2f} s, epoch {each:6.2f} s, MEMORY, "
         f"{len(batches):,} of {length:,} batches, {lost:,} rows lost, {known} known answers"
     )
 
