@@ -192,8 +192,11 @@ def test_the_page_of_the_law_states_its_runs():
     assert f"\n\n{trainings.table(found)}\n\n" in LAW
     for page in (LAW, TRAINING):
         assert f"\n\n{trainings.kinds(found)}\n\n" in page
-    told = re.search(rf"misses the gain by ({NUMBER}) points on average, where the mean of all "
-                     rf"other data sets misses it by ({NUMBER}); (\d+)% of the gains", LAW)  # fmt: skip
+    told = re.search(
+        rf"misses the gain by ({NUMBER}) points on average, where the mean of all other data sets "
+        rf"misses it by ({NUMBER}); (\d+)% of the gains",
+        LAW,
+    )
     own, plain, within = trainings.errors(found)
     assert told.groups() == (f"{own:.2f}", f"{plain:.2f}", f"{100 * within:.0f}")
     told = re.search(rf"models gain ({NUMBER}) to ({NUMBER}) points by plans of 32 rows, with "
