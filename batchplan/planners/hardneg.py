@@ -79,7 +79,8 @@ def hardneg(
     if options.as_batches or not len(enough):
         require_enough(found, wanted)
     if options.as_batches:
-        return anchor_batches(nearest, wanted, options, runtime, keep_apart.apart)
+        apart = keep_apart.apart
+        return anchor_batches(nearest, wanted, options, runtime, apart, apart)
     if len(enough) == n:
         return Mined(nearest)
     runtime.note(

@@ -247,6 +247,27 @@ def test_no_mined_negative_is_a_known_answer(planner, options, tmp_path):
     assert not graph.known()[table.anchors[:, None], table.negatives].any()
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("planner", "options"),
+    [
+        ("hardneg", {"guard": True}),
+        ("hardneg", {"guard": True, "per_row": 3, "tail": "pad"}),
+        ("scns", {"per_row": 2, "top_k": 20}),
+        ("scns", {"per_row": 1, "level": "class", "label_column": "p"}),
+    ],
+)
+def test_batches_of_anchors_and_their_negatives_have_none(planner, options, seed, tmp_path):
+    """Nor between anchors, nor between an anchor and the negative of another one."""
+    graph = Graph(seed, 300, (130, 140), more=200)
+    own = options | graph.table(tmp_path / "ids.parquet")
+    made = batchplan.plan(graph.x, graph.y, planner=planner, as_batches=True, batch_size=9,
+                          seed=seed, device="cpu", **own)  # fmt: skip
+    assert len(np.unique(made.rows)) == len(graph.anchors)
+    assert collisions(graph.known(), made.rows, made.batch_offsets) == 0
+    assert all(len(set(batch)) == len(batch) for batch in made)
+
+
 def test_hubs_take_memory_of_the_rows():
     """A document with 10,000 anchors, each with another document."""
     n = 20_000

@@ -5,11 +5,14 @@ from numpy.typing import NDArray
 
 from batchplan.errors import InputError
 from batchplan.guard.apart import Apart, apart
+from batchplan.guard.separation import filled
 from batchplan.kernels import njit
 from batchplan.planners.common.draft import Draft
 from batchplan.planners.common.options import PlannerOptions
 from batchplan.runtime import Runtime
 from batchplan.typing import Int64Array
+
+_ORDER = int.from_bytes(b"anchors")  # the stream of random numbers of their order
 
 
 def check_batch(batch_size: int, negatives: int) -> None:
@@ -31,17 +34,20 @@ def anchor_batches(
     options: PlannerOptions,
     runtime: Runtime,
     separate: Apart,
+    known: Apart,
 ) -> Draft:
     """Make batches in which every row is an anchor once, together with its negatives.
 
     A batch of B rows has A = B // (1 + M) anchors in random order, then the M negatives of each:
     its first candidates that are not in the batch, then the lowest rows that may be its negatives.
-    The other B - A (1 + M) places get further negatives of each anchor in turn.
+    The other B - A (1 + M) places get further negatives of each anchor in turn. Known answers of
+    rows of the batch come last.
 
     Args:
         candidates: int64 (N, C), the possible negatives of each row, best first, then -1.
         negatives: M, which `check_batch` accepts.
         separate: no row gets a negative that it must not share a batch with.
+        known: the rows of a batch are not separate by it, wherever that is possible.
 
     Returns:
         Batches that repeat rows. ``tail`` decides about the last N mod A anchors: ``keep`` makes a
@@ -57,7 +63,10 @@ def anchor_batches(
     elif left and options.tail == "pad":
         anchors = np.concatenate((anchors[: full * each], anchors[-each:]))
     with runtime.stage("batches"):
-        rows, sizes = _fill(anchors, candidates, separate, each, negatives, size)
+        if known.codes.size + known.spans.size:
+            edges = np.append(np.arange(0, len(anchors), each), len(anchors))
+            anchors = filled(anchors, edges, known, runtime.generator(_ORDER))
+        rows, sizes = _fill(anchors, candidates, separate, known, each, negatives, size)
     return Draft(
         rows=rows,
         offsets=np.append(0, np.cumsum(sizes)),
@@ -81,7 +90,7 @@ def require_enough(counts: NDArray[np.int64], least: int) -> None:
 
 
 @njit
-def _fill(anchors, candidates, separate, each, negatives, size):  # type: ignore[no-untyped-def]
+def _fill(anchors, candidates, separate, known, each, negatives, size):  # type: ignore[no-untyped-def]
     n = candidates.shape[0]
     count = -(-len(anchors) // each)
     rows = np.empty(count * size, np.int64)
@@ -99,7 +108,8 @@ def _fill(anchors, candidates, separate, each, negatives, size):  # type: ignore
         for turn in range(places):
             regular = turn < len(own) * negatives
             anchor = own[turn // negatives] if regular else own[turn % len(own)]
-            chosen = _choose(anchor, candidates[anchor], separate, held, b)
+            batch = rows[start:filled]
+            chosen = _choose(anchor, candidates[anchor], separate, known, held, b, batch)
             if chosen < 0:
                 continue
             held[chosen] = b
@@ -110,12 +120,26 @@ def _fill(anchors, candidates, separate, each, negatives, size):  # type: ignore
 
 
 @njit
-def _choose(anchor, candidates, separate, held, batch):  # type: ignore[no-untyped-def]
-    """Return the next negative of an anchor; -1 if there is none."""
+def _choose(anchor, candidates, separate, known, held, number, batch):  # type: ignore[no-untyped-def]
+    """Return the next negative of an anchor for a batch; -1 if there is none."""
     for row in candidates:
-        if row >= 0 and held[row] != batch:
+        if row >= 0 and held[row] != number and _fits(row, batch, known):
             return row
     for row in range(len(held)):
-        if held[row] != batch and not apart(anchor, row, separate):
+        if held[row] != number and not apart(anchor, row, separate) and _fits(row, batch, known):
+            return row
+    for row in candidates:
+        if row >= 0 and held[row] != number:
+            return row
+    for row in range(len(held)):
+        if held[row] != number and not apart(anchor, row, separate):
             return row
     return -1
+
+
+@njit
+def _fits(row, batch, known):  # type: ignore[no-untyped-def]
+    for other in batch:  # noqa: SIM110  (compiled code has no generators)
+        if apart(row, other, known):
+            return False
+    return True

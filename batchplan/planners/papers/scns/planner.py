@@ -8,7 +8,7 @@ import numpy as np
 
 from batchplan.data import Embeddings
 from batchplan.errors import InputError
-from batchplan.guard.guard import Guard, group_codes, known_answers, make_guard
+from batchplan.guard.guard import Guard, group_codes, known_answers, make_apart, make_guard
 from batchplan.planners.common.anchors import anchor_batches, check_batch
 from batchplan.planners.common.draft import Draft, Mined
 from batchplan.planners.papers.scns.classes import draw_from_classes
@@ -52,12 +52,13 @@ def scns(embeddings: Embeddings, options: ScnsOptions, runtime: Runtime) -> Draf
         rows, probabilities = drawn(guard)
     except InputError as error:
         # Without equal rows too few are left. Those that ids or a list name are never drawn.
-        named = known_answers(embeddings, options, runtime, equal=False)
-        guard = make_guard(embeddings, runtime, groups=groups, answers=named)
+        answers = known_answers(embeddings, options, runtime, equal=False)
+        guard = make_guard(embeddings, runtime, groups=groups, answers=answers)
         rows, probabilities = drawn(guard)
         runtime.note(WARNING, f"equal rows may be negatives of each other, since {error}")
     if options.as_batches:
-        return anchor_batches(rows, options.per_row, options, runtime, guard.apart)
+        known = make_apart((), answers)  # batches may have to repeat classes
+        return anchor_batches(rows, options.per_row, options, runtime, guard.apart, known)
     mixup = None
     if (beta := options.mixup_beta) is not None:
         mixup = runtime.generator(_MIXUP).beta(beta, beta, rows.shape).astype(np.float32)
