@@ -46,7 +46,6 @@ def page(contents: ReportContents, pictures: list[Picture]) -> str:
         title=title,
         verdict=f"{sentence[0].upper()}{sentence[1:]}.",
         guard=guard,
-        expected=contents.expected,
         warnings=shared,
         columns=", ".join(contents.columns),
         data=f"{data.num_rows:,} {'pairs' if data.paired else 'rows'}",

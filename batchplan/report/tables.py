@@ -39,6 +39,8 @@ def settings(contents: ReportContents) -> Iterator[tuple[str, str]]:
         if value is not None:
             yield name.replace("_", " "), plain(value)
     yield "seed", str(contents.seed)
+    if contents.expected:
+        yield "plans of similar data gained", contents.expected
 
 
 def plan_facts(plan: PlanContents) -> Iterator[tuple[str, str]]:
