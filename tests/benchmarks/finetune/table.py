@@ -45,8 +45,9 @@ def final(
 ) -> list[Run]:
     """The runs of a line with all rows, by seed, at the rate that most of the first seeds have run
     with: lines with large batches choose their rate among such runs."""
-    rows = max((run["rows"] for run in found if run["domain"] == domain), default=0)
-    wanted = {"domain": domain, "line": line, "epochs": epochs, "model": model, "rows": rows}
+    one = {"domain": domain, "model": model}
+    rows = max((run["rows"] for run in found if one.items() <= run.items()), default=0)
+    wanted = {**one, "line": line, "epochs": epochs, "rows": rows}
     rates: dict[float, list[Run]] = {}
     for run in found:
         if wanted.items() <= run.items():

@@ -71,15 +71,16 @@ def table(found: list[Training]) -> str:
 
 def kinds(found: list[Training]) -> str:
     """A row for each kind of trainings and for static and other models: the gains of plans."""
-    lines = [["Trainings with", "Models", "Number", "Lowest", "Median", "Highest"], ["---"] * 6]
+    lines = [["Batches, beaten positives", "Trainings", "Median", "Range"], ["---"] * 4]
     gains: dict[tuple[str, str], list[float]] = {}
     for one in sorted(found, key=lambda one: (one.batch_size > LARGE, one.beaten_positives)):
         model = "static" if one.model == "static" else "transformers"
         kind = expectation(one.beaten_positives, one.batch_size, found).alike
-        gains.setdefault((kind, model), []).append(one.gain)
-    for names, own in gains.items():
-        spread = min(own), float(np.median(own)), max(own)
-        lines.append([*names, str(len(own)), *map(signed, spread)])
+        short = kind.removeprefix("batches of ").removesuffix(" beaten positives")
+        gains.setdefault((short.replace(" and ", ", "), model), []).append(one.gain)
+    for (kind, model), own in gains.items():
+        usual, lowest, highest = map(signed, (float(np.median(own)), min(own), max(own)))
+        lines.append([kind, f"{len(own)} {model}", usual, f"{lowest} to {highest}"])
     return joined(lines)
 
 
