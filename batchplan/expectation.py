@@ -77,6 +77,18 @@ def expectation(
     return Expectation(median(gains), min(gains), max(gains), len(gains), kind)
 
 
+def forecast(beaten_positives: float, batch_size: int) -> str:
+    """Say what to expect of plans by embeddings of a model that may not have trained yet: the first
+    epoch makes few of many beaten positives."""
+    said = str(expectation(beaten_positives, batch_size))
+    if beaten_positives < FEW or batch_size > LARGE:
+        return said
+    return (
+        f"{said} if {FEW:.0%} or more of the random negatives still beat the own pair after an "
+        f"epoch of training, as {beaten_positives:.1%} do now"
+    )
+
+
 def _kind(beaten_positives: float, batch_size: int) -> str:
     if batch_size > LARGE:
         return f"batches of more than {LARGE} rows"

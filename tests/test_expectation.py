@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from batchplan.expectation import WORTH, Training, expectation, trainings
+from batchplan.expectation import WORTH, Training, expectation, forecast, trainings
 from batchplan.training.figures import MEASURED, doubt
 from tests.benchmarks.finetune import table as finetuned
 from tests.benchmarks.law import table as law
@@ -42,13 +42,22 @@ def test_a_gain_of_nothing_has_no_sign_of_a_loss():
     assert str(expectation(0.0, 32, [one])).startswith("+0.0 points of nDCG@10 over shuffled bat")
 
 
+def test_many_beaten_positives_mean_little_before_the_training():
+    assert forecast(0.01, 32) == str(expectation(0.01, 32))
+    assert forecast(0.3, 256) == str(expectation(0.3, 256))
+    said = forecast(0.131, 32).removeprefix(str(expectation(0.131, 32)))
+    assert said.startswith(" if 5% or more of the random negatives still beat the own pair after")
+    assert said.endswith("as 13.1% do now")
+
+
 def test_a_plan_that_others_gained_nothing_from_is_doubted():
     figures = {**dict.fromkeys(MEASURED, 0.0), "gain": 0.5, "false_negatives_random": 0.0}
     said = [
-        (doubt({**figures, "beaten_positives": share}, size), expectation(share, size))
+        (doubt({**figures, "beaten_positives": share}, size, 1), expectation(share, size))
         for share, size in ((0.01, 32), (0.3, 32), (0.01, 256))
     ]
     assert [bool(text) for text, _ in said] == [known.median < WORTH for _, known in said]
     assert [bool(text) for text, _ in said] == [False, True, True]
+    assert not doubt({**figures, "beaten_positives": 0.3}, 32, 0)  # before any training
     for text, known in said[1:]:
         assert text.endswith(f"plans of such data gained {known}; see docs/law.md")

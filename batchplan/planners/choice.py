@@ -11,7 +11,7 @@ from typing import Any
 from batchplan.data.candidates import Candidates, Data
 from batchplan.data.embeddings import Embeddings
 from batchplan.errors import InputError
-from batchplan.expectation import expectation
+from batchplan.expectation import forecast
 from batchplan.guard.describe import Description, describe
 from batchplan.options import MUCH_EXCLUDED, USUAL_MARGIN
 from batchplan.planners.common.options import PlannerOptions
@@ -63,7 +63,7 @@ def choose(
         )
     runtime.note(CHOICE, "partition, whose plans trained the best models (docs/training.md)")
     if embeddings.paired:
-        runtime.note(EXPECTED, f"{expectation(seen.beaten_positives, rows)}; see docs/law.md")
+        runtime.note(EXPECTED, f"{forecast(seen.beaten_positives, rows)}; see docs/law.md")
     if not SIZING & set(settled):
         settled["mega_batches"] = count_mega_batches(embeddings, options, runtime, seen)
     if not set(_GUARDING) & set(settled):

@@ -9,7 +9,7 @@ from batchplan.data import Embeddings
 from batchplan.data.answers import answers_of
 from batchplan.data.texts import likely_columns, load_texts
 from batchplan.errors import InputError
-from batchplan.expectation import expectation
+from batchplan.expectation import forecast
 from batchplan.plans import Plan
 from batchplan.quality import Evaluation, EvaluationOptions, RowFacts, evaluate_plans
 from batchplan.quality.guard.limits import limit_in_words, own_limit, with_limit
@@ -167,7 +167,7 @@ def gather(
     expected = ""
     if embeddings.paired:
         beaten = beaten_positives(embeddings, options, runtime)
-        expected = str(expectation(beaten, first.batch_size))
+        expected = forecast(beaten, first.batch_size)
     return ReportContents(
         measured, original, shuffled, embeddings, options, runtime.seed, found, texts, rows,
         expected,

@@ -362,7 +362,7 @@ class EpochPlans:
         """Return the figures of a planned epoch."""
         embedding, metrics = self._embedding_seconds, plan.metadata.metrics
         if self.rank == 0 and not self._doubted and self._planner.planner != RANDOM:
-            reason = doubt(metrics, plan.metadata.batch_size)
+            reason = doubt(metrics, plan.metadata.batch_size, self._timed or 0)
             self._doubted = bool(reason)
             if reason:
                 _LOGGER.warning("epoch %d: its plan may not be worth it: %s", self._timed, reason)

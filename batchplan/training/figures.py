@@ -58,13 +58,14 @@ def measured(
     }
 
 
-def doubt(figures: Mapping[str, float], batch_size: int) -> str:
+def doubt(figures: Mapping[str, float], batch_size: int, epoch: int) -> str:
     """Say why a plan may not be worth it, by its `measured` figures: as `evaluate` judges, and by
     what plans gained in similar trainings; "" if nothing speaks against it.
 
     Args:
         figures: of the plan.
         batch_size: rows of a batch.
+        epoch: that is planned; before the first one, many beaten positives mean nothing.
     """
     from batchplan.expectation import WORTH, expectation
     from batchplan.quality.metrics import percent
@@ -84,7 +85,7 @@ def doubt(figures: Mapping[str, float], batch_size: int) -> str:
             "random batches would do as well"
         )
     expected = expectation(beaten := figures["beaten_positives"], batch_size)
-    if expected.median < WORTH:
+    if epoch > 0 and expected.median < WORTH:
         return (
             f"it has {percent(beaten)} beaten positives, and plans of such data gained {expected}; "
             "see docs/law.md"

@@ -6,7 +6,7 @@ import pytest
 import batchplan
 from batchplan import InputError
 from batchplan.data import Embeddings
-from batchplan.expectation import expectation
+from batchplan.expectation import forecast
 from batchplan.guard.describe import describe
 from batchplan.planners.choice import choose, mega_batches
 from batchplan.runtime import CHOICE, EXPECTED, WARNING, Runtime
@@ -44,7 +44,7 @@ def test_a_trained_model_gets_two_mega_batches_and_a_guard():
     )  # fmt: skip
     assert [kind for kind, _ in told] == [CHOICE, EXPECTED, CHOICE, CHOICE]
     seen = describe(Embeddings.from_arrays(*pairs(0.3)), Runtime("cpu"), limits=())
-    expected = expectation(seen.beaten_positives, 8)
+    expected = forecast(seen.beaten_positives, 8)
     assert told[1][1] == f"{expected}; see docs/law.md"
     assert "as after training" in told[2][1]
     assert "90% of the own pair's similarity" in told[3][1]

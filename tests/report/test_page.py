@@ -14,7 +14,7 @@ from PIL import Image
 
 from batchplan.data import load_embeddings
 from batchplan.errors import InputError
-from batchplan.expectation import expectation
+from batchplan.expectation import forecast
 from batchplan.plans import Batching, Plan
 from batchplan.quality import verdict_on
 from batchplan.quality.metrics import METRICS, percent
@@ -74,7 +74,7 @@ def test_it_says_what_plans_of_similar_data_gained(page, embeddings):
     scores = x @ y.T
     beaten = (scores > scores.diagonal()[:, None]).sum() / (ROWS * (ROWS - 1))
     place = page.texts.index("plans of similar data gained")
-    assert str(expectation(beaten, SIZE)) in page.texts[place : place + 4]
+    assert forecast(beaten, SIZE) in page.texts[place : place + 4]
 
 
 def svgs(text):

@@ -95,5 +95,5 @@ def test_a_plan_that_is_not_worth_it_is_said_once(planner, options, says, tmp_pa
 
 def test_a_plan_without_gain_is_doubted():
     figures = {**dict.fromkeys(MEASURED, 0.0), "false_negatives_random": 0.0}
-    assert doubt({**figures, "gain": 0.1}, 64) == doubt({}, 64) == ""
-    assert doubt(figures, 64).endswith("(+0.000 nats); random batches would do as well")
+    assert doubt({**figures, "gain": 0.1}, 64, 1) == doubt({}, 64, 1) == ""
+    assert doubt(figures, 64, 1).endswith("(+0.000 nats); random batches would do as well")
