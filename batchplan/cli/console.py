@@ -32,14 +32,8 @@ _COMPILING = (
 )
 COMPILE = "compile"  # a stage
 _NARROWEST = 24  # characters of a value, however narrow the terminal is
-_ALWAYS_NOTED = (
-    "cost",
-    CHOICE,
-    COMMAND,
-    EXPECTED,
-    NOTE,
-    SCRATCH,
-)  # the user should know before a long run
+# The user should know these before a long run.
+_ALWAYS_NOTED = "cost", CHOICE, COMMAND, EXPECTED, NOTE, SCRATCH
 
 
 class _Console(Console):

@@ -122,24 +122,23 @@ def _fill(anchors, candidates, separate, known, each, negatives, size):  # type:
 @njit
 def _choose(anchor, candidates, separate, known, held, number, batch):  # type: ignore[no-untyped-def]
     """Return the next negative of an anchor for a batch; -1 if there is none."""
-    for row in candidates:
-        if row >= 0 and held[row] != number and _fits(row, batch, known):
-            return row
-    for row in range(len(held)):
-        if held[row] != number and not apart(anchor, row, separate) and _fits(row, batch, known):
-            return row
-    for row in candidates:
-        if row >= 0 and held[row] != number:
-            return row
-    for row in range(len(held)):
-        if held[row] != number and not apart(anchor, row, separate):
-            return row
+    for strict in (True, False):
+        for row in candidates:
+            if row >= 0 and held[row] != number and not (strict and _meets(row, batch, known)):
+                return row
+        for row in range(len(held)):
+            if (
+                held[row] != number
+                and not apart(anchor, row, separate)
+                and not (strict and _meets(row, batch, known))
+            ):
+                return row
     return -1
 
 
 @njit
-def _fits(row, batch, known):  # type: ignore[no-untyped-def]
+def _meets(row, batch, known):  # type: ignore[no-untyped-def]
     for other in batch:  # noqa: SIM110  (compiled code has no generators)
         if apart(row, other, known):
-            return False
-    return True
+            return True
+    return False

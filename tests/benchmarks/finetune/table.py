@@ -207,17 +207,22 @@ def papers(found: list[Run], domain: str = "translation") -> str:
     return _joined(lines)
 
 
+def differences(own: list[Run], base: list[Run], score: str = "ndcg@10") -> list[float]:
+    """How far the runs end above others with the same seed."""
+    of_base = {run["seed"]: run["test"][-1][score] for run in base}
+    return [run["test"][-1][score] - of_base[run["seed"]]
+            for run in own if run["seed"] in of_base]  # fmt: skip
+
+
 def over(own: list[Run], base: list[Run], score: str) -> str:
     """The mean difference of runs with the same seed, with its 95% interval, and their number
     unless it is `SEEDS`; empty for the same runs."""
-    of_base = {run["seed"]: run["test"][-1][score] for run in base}
-    differences = [run["test"][-1][score] - of_base[run["seed"]]
-                   for run in own if run["seed"] in of_base]  # fmt: skip
-    if not differences or own == base:
+    found = differences(own, base, score)
+    if not found or own == base:
         return ""
-    mean, half = interval(differences)
-    error = f" ± {half:.2f}" if len(differences) > 1 else ""
-    n = len(differences)
+    mean, half = interval(found)
+    n = len(found)
+    error = f" ± {half:.2f}" if n > 1 else ""
     seeds = "" if n == SEEDS else f" ({n})"
     return f"{mean:+.2f}{error}{seeds}".replace("-", "\N{MINUS SIGN}")
 

@@ -32,9 +32,7 @@ def trainings(grid: Grid, runs: list[finetuned.Run]) -> list[Training]:
     for (domain, model), run in known.items():
         own, base = (finetuned.final(runs, domain, line, 2, model)
                      for line in ("planned-later", "shuffled"))  # fmt: skip
-        of_base = {one["seed"]: one["test"][-1]["ndcg@10"] for one in base}
-        gain = np.mean([one["test"][-1]["ndcg@10"] - of_base[one["seed"]]
-                        for one in own if one["seed"] in of_base])  # fmt: skip
+        gain = np.mean(finetuned.differences(own, base))
         found.append(Training(domain, model, run["rows"], LINES[run["line"]].batch_size,
                               round(run["figures"][BEATEN], 4), round(float(gain), 2)))  # fmt: skip
     return found
