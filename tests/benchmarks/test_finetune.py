@@ -1,6 +1,7 @@
 """The bench of real encoders, less the training: splits, the order of runs, and the table."""
 
 import argparse
+import csv
 from itertools import chain
 from pathlib import Path
 
@@ -205,6 +206,25 @@ def test_the_table_pairs_runs_by_seed(tmp_path):
         f"| **planned** (the default) | 54.00 | +2.00 ± 0.00{few} |  | 1.90 |",
         f"| `gcbs` | 53.10 | +1.10 ± 0.25 | -0.95 ± 0.64{few} | 2.10 |",
     ]
+    assert shown(table.everything(found, 1)) == [
+        "| Batches | Gloss |",
+        "| --- | --- |",
+        "| before training (nDCG@10) | 30.00 |",
+        "| shuffled (nDCG@10) | 52.00 |",
+        f"| shuffled, 1.3 epochs | +1.00{one} |",
+        "| **planned** (the default) | +1.10 ± 0.25 |",
+    ]
+    rows = {(row["line"], row["epochs"]): row
+            for row in csv.DictReader(table.figures(found).splitlines())}  # fmt: skip
+    assert len(rows) == 7
+    gcbs, longer = rows["gcbs", "2"], rows["shuffled", "1.3"]
+    names = "over", "interval", "seeds"
+    assert [gcbs[f"{name}_shuffled"] for name in names] == ["1.10", "0.25", "3"]
+    assert [gcbs[f"{name}_planned"] for name in names] == ["-0.95", "0.64", "2"]
+    assert [gcbs[name] for name in ("ndcg@10", "rate", "seeds", "time")] == [
+        "53.10", "0.0001", "3", "2.10"
+    ]  # fmt: skip
+    assert (longer["interval_shuffled"], longer["time"]) == ("", "1.30")
 
 
 def test_lines_are_compared_by_the_seeds_that_both_have_run_with(tmp_path):
@@ -222,6 +242,18 @@ def test_lines_are_compared_by_the_seeds_that_both_have_run_with(tmp_path):
     assert (
         "| `b3` | 55.25 | +2.00 ± 2.48 | +1.25 ± 4.18 (4) |" in shown(table.markdown(found, 2))[4]
     )
+
+
+def test_a_planner_of_a_paper_that_ran_on_one_domain_is_not_shown_with_all_lines(tmp_path):
+    results = command.Results(tmp_path / "runs.jsonl")
+    for domain in ("translation", "gloss"):
+        add(results, "shuffled", (50.0,), 20.0, epochs=2, domain=domain)
+        add(results, "b3", (52.0,), 20.0, epochs=2, domain=domain)
+    add(results, "bcs", (51.0,), 20.0, epochs=2, domain="translation")
+    found = table.runs(results.path)
+    assert shown(table.everything(found, 2))[3:] == ["| `b3` | +2.00 (1) | +2.00 (1) |"]
+    assert [line for line in shown(table.papers(found)) if "bcs" in line]
+    assert "bcs" in table.figures(found)
 
 
 def test_levers_are_compared_with_the_recipe_of_their_domain(tmp_path):
@@ -244,15 +276,20 @@ def test_levers_are_compared_with_the_recipe_of_their_domain(tmp_path):
     ]  # fmt: skip
     found = table.runs(results.path)
     assert shown(table.levers(found, shares)) == [
-        "| Lever | Translation | Gloss | Code | Time | Neighbours found |",
-        "| --- | --- | --- | --- | --- | --- |",
-        "| shuffled, `hardness_mode` | -2.00 ± 2.48 |  |  | 1.00 |  |",
-        "| **planned**, `hardness_mode` |  |  |  | 1.02 | 31% |",
-        "| predicted from a distilled table | +0.00 (1) |  |  | 1.05 | 40% |",
-        "| hard batches last | +0.50 ± 0.00 | -1.00 (1) |  | 1.04 |  |",
-        "| the first layer | -2.00 (1) |  |  | 1.05 | 12%, 50% |",
+        "| Lever | Translation | Gloss | Time | Neighbours found |",
+        "| --- | --- | --- | --- | --- |",
+        "| shuffled, `hardness_mode` | -2.00 ± 2.48 |  | 1.00 |  |",
+        "| **planned**, `hardness_mode` |  |  | 1.02 | 31% |",
+        "| predicted from a distilled table | +0.00 (1) |  | 1.05 | 40% |",
+        "| hard batches last | +0.50 ± 0.00 | -1.00 (1) | 1.04 |  |",
+        "| the first layer | -2.00 (1) |  | 1.05 | 12%, 50% |",
     ]
-    assert "hard batches last" not in table.markdown(found)
+    assert "hard batches last" not in table.markdown(found) + table.everything(found, 1)
+    assert "hard batches last" in table.figures(found)
+    few = [run for run in found if (run["line"], run["domain"]) != ("hard-last", "gloss")]
+    assert (
+        shown(table.levers(few, shares))[0] == "| Lever | Translation | Time | Neighbours found |"
+    )
 
 
 def test_the_share_of_neighbours_that_vectors_find():
@@ -300,11 +337,18 @@ def test_the_page_shows_the_results():
         summary = table.summary(found, epochs)
         assert summary in first
         assert len(summary.splitlines()) <= 10  # eight lines and a head
-        for domain in table.DOMAINS:
-            own = [run for run in found if run["domain"] == domain]
-            assert table.markdown(own, epochs) in page
+        assert table.everything(found, epochs) in page
     assert table.versus(found, "planned-hardness-4") in page
+    best = {domain: table.final(found, domain, "planned-hardness-4", 2) for domain in table.DOMAINS}
+    alone = [name for name in table.PAPERS
+             if name != "shuffled" and not table.final(found, "gloss", name, 2)]  # fmt: skip
+    lost = [table.differences(best["translation"], table.final(found, "translation", name, 2))
+            for name in alone]  # fmt: skip
+    assert f"by {min(lost)[0]:.2f} to {max(lost)[0]:.2f} (one seed)" in page
+    mined = table.over(best["code"], table.final(found, "code", "mined-hardness-4", 2), "ndcg@10")
+    assert f"on code by {mined[1:]}." in page
     assert table.levers(found, table.runs(table.NEIGHBOURS)) in page
+    assert (docs / "training_runs.csv").read_text() == table.figures(table.runs())
     for model in ("weak", "scratch"):
         lines = table.markdown(found, 2, model).splitlines()[2:]
         (before, _), (after, over) = (line.split(" | ")[1:3] for line in lines)

@@ -1,9 +1,12 @@
-"""``python -m tests.benchmarks.finetune.table``: the tables of the results, in Markdown."""
+"""``python -m tests.benchmarks.finetune.table [results.jsonl] [--csv FILE]``: the tables of the
+results, in Markdown, and all their figures as a file."""
 
 from __future__ import annotations
 
+import argparse
+import csv
+import io
 import json
-import sys
 from math import sqrt
 from pathlib import Path
 from typing import Any
@@ -21,7 +24,7 @@ PAPERS = (
     "shuffled", "planned-later", "gcbs", "b3", "grit", "rwr", "rwr-once", "bcs", "bcs-random",
     "scb", "scb-random", "osgd", "mined", "scns",
 )  # fmt: skip
-#: The lines of docs/training.md, by number of epochs; docs/training_runs.md has all.
+#: The lines of docs/training.md, by number of epochs; docs/training_runs.md has more, its file all.
 SHOWN = {
     2: ("no-duplicates", "planned-later", "hardness", "planned-hardness-4", "b3", "cached-1024",
         "mined", "planned-mined"),
@@ -104,15 +107,10 @@ def markdown(
     columns = "Over shuffled", "Over planned", "Time"
     head = [cell for domain in domains for cell in (domain.capitalize(), *columns)]
     lines = [["Batches", *head], ["---"] * (1 + len(head))]
-    for name, line in LINES.items():
-        if name in LEVERS:
-            continue
-        lengths = {run["epochs"] for run in found if run["line"] == name}
-        for length in sorted(one for one in lengths if whole(one) == epochs):
-            rows = [_cells(found, domain, name, length, model, score) for domain in domains]
-            if any(cell for row in rows for cell in row):
-                text = line.text if length == epochs else f"{line.text}, {length:g} epochs"
-                lines.append([text, *(cell for row in rows for cell in row)])
+    for name, length in _lines(found, epochs):
+        rows = [_cells(found, domain, name, length, model, score) for domain in domains]
+        if name not in LEVERS and any(cell for row in rows for cell in row):
+            lines.append([_text(name, length), *(cell for row in rows for cell in row)])
     return _joined(lines)
 
 
@@ -123,43 +121,128 @@ def _joined(lines: list[list[str]]) -> str:
 def _cells(
     found: list[Run], domain: str, line: str, epochs: float, model: str, score: str
 ) -> list[str]:
-    bases = "shuffled", "planned-half" if whole(epochs) == 1 else "planned-later"
     own = final(found, domain, line, epochs, model)
-    shuffled, planned = (final(found, domain, base, whole(epochs), model) for base in bases)
+    shuffled, planned = _bases(found, domain, epochs, model)
     if not own or not shuffled:
         return [""] * 4
-    mean = f"{np.mean([run['test'][-1][score] for run in own]):.2f}"
     if not LINES[line].trained:
-        return [mean, "", "", ""]
-    took = time(own) / epoch_time(shuffled)
-    return [mean, over(own, shuffled, score), over(own, planned, score), f"{took:.2f}"]
+        return [_mean(own, score), "", "", ""]
+    took = f"{time(own) / epoch_time(shuffled):.2f}"
+    return [_mean(own, score), over(own, shuffled, score), over(own, planned, score), took]
+
+
+def _bases(found: list[Run], domain: str, epochs: float, model: str) -> list[list[Run]]:
+    """The runs of shuffled and of planned batches that others of about as many epochs are compared
+    with."""
+    names = "shuffled", "planned-half" if whole(epochs) == 1 else "planned-later"
+    return [final(found, domain, name, whole(epochs), model) for name in names]
 
 
 def summary(found: list[Run], epochs: int) -> str:
     """For each domain, the mean differences in nDCG@10 of the lines in `SHOWN` from shuffled
     batches after as many epochs."""
+    return _joined([*_head(found), *(_over_shuffled(found, name, epochs)
+                                     for name in SHOWN[epochs])])  # fmt: skip
+
+
+def _head(found: list[Run]) -> list[list[str]]:
     domains = domains_of(found)
-    lines = [["Batches", *map(str.capitalize, domains)], ["---"] * (1 + len(domains))]
-    bases = [final(found, domain, "shuffled", epochs) for domain in domains]
-    for name in SHOWN[epochs]:
-        cells = [over(final(found, domain, name, epochs), base, "ndcg@10")
-                 for domain, base in zip(domains, bases, strict=True)]  # fmt: skip
-        lines.append([LINES[name].text, *cells])
+    return [["Batches", *map(str.capitalize, domains)], ["---"] * (1 + len(domains))]
+
+
+def _over_shuffled(found: list[Run], name: str, epochs: float) -> list[str]:
+    """A line and its differences from shuffled batches for each domain."""
+    cells = [over(final(found, domain, name, epochs),
+                  final(found, domain, "shuffled", whole(epochs)), "ndcg@10")
+             for domain in domains_of(found)]  # fmt: skip
+    return [_text(name, epochs), *cells]
+
+
+def _text(name: str, epochs: float) -> str:
+    text = LINES[name].text
+    return text if epochs == whole(epochs) else f"{text}, {epochs:g} epochs"
+
+
+def everything(found: list[Run], epochs: int, model: str = "minilm") -> str:
+    """What shuffled batches and models before training reach, and the differences of all other
+    lines from shuffled batches, except levers and planners of papers with one domain."""
+    found = [run for run in found if run["model"] == model]
+    domains = domains_of(found)
+    lines = _head(found)
+    for name in ("untrained", "shuffled"):
+        ends = [final(found, domain, name, epochs) for domain in domains]
+        if any(ends):
+            lines.append([f"{LINES[name].text} (nDCG@10)", *map(_mean, ends)])
+    for name, length in _lines(found, epochs):
+        cells = _over_shuffled(found, name, length)
+        alone = name in PAPERS[1:] and sum(map(bool, cells[1:])) < len(domains)
+        if name not in LEVERS and LINES[name].trained and any(cells[1:]) and not alone:
+            lines.append(cells)
     return _joined(lines)
+
+
+def _lines(found: list[Run], epochs: int) -> list[tuple[str, float]]:
+    """The lines that have run for about as many epochs, with the number of epochs of each."""
+    lengths = {(run["line"], run["epochs"]) for run in found if whole(run["epochs"]) == epochs}
+    return sorted(lengths, key=lambda one: (list(LINES).index(one[0]), one[1]))
+
+
+def _mean(own: list[Run], score: str = "ndcg@10") -> str:
+    return f"{np.mean([run['test'][-1][score] for run in own]):.2f}" if own else ""
+
+
+def figures(found: list[Run]) -> str:
+    """All figures as the text of a CSV file: a row for each line, domain, model and number of
+    epochs, with its scores, its differences from shuffled and planned batches, half of their 95%
+    intervals and their numbers of seeds, and its time in epochs of shuffled batches."""
+    rows: list[dict[str, Any]] = []
+    for model in dict.fromkeys(run["model"] for run in found):
+        own_model = [run for run in found if run["model"] == model]
+        for epochs in sorted({whole(run["epochs"]) for run in own_model}):
+            for name, length in _lines(own_model, epochs):
+                for domain in domains_of(own_model):
+                    if row := _figures(own_model, domain, name, length, model):
+                        rows.append(row)
+    file = io.StringIO()
+    writer = csv.DictWriter(file, max(rows, key=len), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue()
+
+
+def _figures(found: list[Run], domain: str, name: str, epochs: float, model: str) -> dict[str, Any]:
+    own = final(found, domain, name, epochs, model)
+    shuffled, planned = _bases(found, domain, epochs, model)
+    if not own or not shuffled:
+        return {}
+    row = {"model": model, "domain": domain, "epochs": f"{epochs:g}", "line": name,
+           "batches": LINES[name].text.replace("*", ""), "rate": f"{own[0]['rate']:g}",
+           "seeds": len(own), **{score: _mean(own, score) for score in SCORES}}  # fmt: skip
+    for base, others in (("shuffled", shuffled), ("planned", planned)):
+        apart = differences(own, others) if own != others else []
+        mean, half = interval(apart) if apart else (float("nan"),) * 2
+        row |= {f"over_{base}": _number(mean), f"interval_{base}": _number(half),
+                f"seeds_{base}": len(apart) or ""}  # fmt: skip
+    timed = LINES[name].trained and all(run["step"] for run in (*own, *shuffled))
+    return {**row, "time": _number(time(own) / epoch_time(shuffled)) if timed else ""}
+
+
+def _number(value: float) -> str:
+    return "" if np.isnan(value) else f"{value:.2f}"
 
 
 def versus(found: list[Run], line: str) -> str:
     """For each domain, the mean difference in nDCG@10 after two epochs of a line from each that
-    needs neither `partition` nor a second model."""
+    needs neither `partition` nor a second model and has run on all domains."""
     domains = domains_of(found)
     of_line = [final(found, domain, line, 2) for domain in domains]
-    lines = [["Batches", *map(str.capitalize, domains)], ["---"] * (1 + len(domains))]
+    lines = _head(found)
     for name, other in LINES.items():
         if other.planner == "partition" or "gist" in other.loss or not other.trained:
             continue
         cells = [over(own, final(found, domain, name, 2), "ndcg@10")
                  for own, domain in zip(of_line, domains, strict=True)]  # fmt: skip
-        if any(cells):
+        if all(cells):
             lines.append([other.text, *cells])
     return _joined(lines)
 
@@ -168,7 +251,9 @@ def levers(found: list[Run], shares: list[Run]) -> str:
     """A line for each lever of one epoch: its mean differences in nDCG@10 from the recipe of the
     domain, its least time on translation in epochs of shuffled batches, and the share of the
     neighbours of the trained model that its vectors find on each domain."""
-    head = ["Lever", *map(str.capitalize, DOMAINS), "Time", "Neighbours found"]
+    tried = [domain for domain in DOMAINS
+             if any(final(found, domain, name) for name in LEVERS)]  # fmt: skip
+    head = ["Lever", *map(str.capitalize, tried), "Time", "Neighbours found"]
     lines = [head, ["---"] * len(head)]
     base = epoch_time(final(found, DOMAINS[0], "shuffled"))
     recipe = RECIPES[DOMAINS[0]]
@@ -178,7 +263,7 @@ def levers(found: list[Run], shares: list[Run]) -> str:
         own = bases if name == recipe else {one: final(found, one, name) for one in DOMAINS}
         if not any(own.values()):
             continue
-        cells = [over(own[domain], bases[domain], "ndcg@10") for domain in DOMAINS]
+        cells = [over(own[domain], bases[domain], "ndcg@10") for domain in tried]
         took = f"{time(own[DOMAINS[0]]) / base:.2f}" if own[DOMAINS[0]] else ""
         lines.append([line.text, *cells, took, _found(name, shares)])
     return _joined(lines)
@@ -228,7 +313,13 @@ def over(own: list[Run], base: list[Run], score: str) -> str:
 
 
 def main() -> None:
-    found = runs(Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("results", nargs="?", type=Path, default=RESULTS)
+    parser.add_argument("--csv", type=Path, help="the file that gets all figures")
+    options = parser.parse_args()
+    found = runs(options.results)
+    if options.csv:
+        options.csv.write_text(figures(found))
     for model in dict.fromkeys(run["model"] for run in found):
         for epochs in sorted({whole(run["epochs"]) for run in found if run["model"] == model}):
             for score in (*SCORES, NANO_BEIR):
