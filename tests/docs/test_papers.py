@@ -1,7 +1,9 @@
 """The table of what the papers define: each command, option, metric, function and test exists."""
 
 import ast
+import csv
 import re
+from collections import Counter
 from functools import cache
 from importlib import import_module
 
@@ -57,3 +59,22 @@ def test_what_is_named_exists(row):
 def test_all_papers_are_there():
     papers = {row[0].split(",")[0] for row in ROWS}
     assert papers == {"GCBS", "BatchSampler", "Mini-batch", "SCNS"}
+
+
+def test_claims_that_do_not_wholly_hold_are_on_the_page():
+    with (ROOT / "docs" / "claims.csv").open(newline="") as file:
+        claims = list(csv.DictReader(file))
+    text = PAGE.partition("## Claims of the papers, tested again\n")[2]
+    shown = []
+    for part in text.split("\n### ")[1:]:
+        for line in re.findall(r"^\| (?!Where |---)(.*) \|$", part, re.M):
+            cells = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", line).split(" | ")
+            shown.append([part.partition("\n")[0], *cells])
+    assert shown == [list(claim.values()) for claim in claims if claim["verdict"] != "holds"]
+    verdicts = Counter(claim["verdict"] for claim in claims)
+    told = re.search(
+        r"Of (\d+) claims (\d+) hold, (\d+) hold in part, (\d+) does not hold and (\d+) was not",
+        text,
+    )
+    names = "holds", "in part", "does not hold", "not run"
+    assert list(map(int, told.groups())) == [len(claims), *(verdicts[name] for name in names)]
