@@ -20,6 +20,7 @@ def test_a_demonstration_needs_no_data(folder, done):
     assert plan.metadata.fingerprint == data.fingerprint
     assert pq.read_metadata("batchplan-demo/pairs.parquet").num_rows == 2048
     assert "\nverdict          train on this one, because " in shown.stdout
+    assert shown.stderr.startswith("takes about 10 seconds, and 30 more in a new installation")
     assert shown.stderr.endswith("open batchplan-demo/page.html in a browser\n")
     # What it shows runs alone, on other data too.
     lines = re.findall(r"^\$ batchplan (.*)$", shown.stderr, re.MULTILINE)
