@@ -9,7 +9,6 @@ import typer
 from batchplan.cli.grouping import grouped
 from batchplan.cli.options import FORCE
 from batchplan.cli.output import say
-from batchplan.errors import InputError
 
 _SAMPLE = Path(__file__).parents[1] / "sample.parquet"
 
@@ -34,19 +33,13 @@ def demo(
       batchplan demo
     """
     from batchplan.files.atomic import output_errors, write_files
-    from batchplan.plans.output import check_file, check_place
+    from batchplan.plans.output import check_files
 
-    folder = Path(place)
-    pairs, plan, page = (str(folder / name) for name in ("pairs.parquet", "plan.npy", "page.html"))
-    if folder.is_dir():
-        for path in (pairs, plan, page):
-            check_file(Path(path), force, [])
-    elif folder.exists():
-        raise InputError(f"{folder}: is a file, expected a folder; choose another name")
-    else:
-        check_place(folder)
-        with output_errors(folder):
-            folder.mkdir()
+    folder, names = Path(place), ("pairs.parquet", "plan.npy", "page.html")
+    check_files(folder, names, force, [])
+    with output_errors(folder):
+        folder.mkdir(exist_ok=True)
+    pairs, plan, page = (str(folder / name) for name in names)
     write_files({Path(pairs): _SAMPLE.read_bytes()})
     say("takes about 10 seconds, and 30 more in a new installation, to compile kernels once")
     for words in (

@@ -8,13 +8,12 @@ from typing import Any
 
 from batchplan.errors import InputError, OptionError
 from batchplan.files.documents import parse_toml
-from batchplan.files.inputs import check_not_input
 from batchplan.files.reading import read_regular
 from batchplan.files.remote import no_url
 from batchplan.options import check_names, paths_of, shown
 from batchplan.planners import PLANNERS
 from batchplan.planners.common.options import PlannerOptions
-from batchplan.plans.output import check_file, check_place
+from batchplan.plans.output import check_files
 from batchplan.text import check_urls
 
 USUAL = ("shuffled", "gcbs", "rwr", "scb", "partition")
@@ -150,13 +149,4 @@ def check_folder(
             plan exists, without ``force``.
     """
     inputs = [*inputs, *paths_of(*(setting.options for setting in settings))]
-    exists = folder.is_dir()
-    if not exists:
-        if folder.exists():
-            raise InputError(f"{folder}: is a file, expected a folder for plans")
-        check_place(folder)
-    for path in (plan_path(folder, setting) for setting in settings):
-        if exists:
-            check_file(path, force, inputs)
-        else:
-            check_not_input(path, inputs)
+    check_files(folder, [plan_path(folder, one).name for one in settings], force, inputs)

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -44,6 +44,22 @@ def check_file(output: Path, force: bool, inputs: Sequence[PathLike]) -> None:
     check_not_input(output, inputs)
     if output.exists() and not force:
         raise InputError(f"{output}: exists already; replace it with --force or choose another")
+
+
+def check_files(
+    folder: Path, names: Iterable[str], force: bool, inputs: Sequence[PathLike]
+) -> None:
+    """`check_file` for files of a folder, which may not exist yet."""
+    exists = folder.is_dir()
+    if not exists and folder.exists():
+        raise InputError(f"{folder}: is a file, expected a folder to write; choose another")
+    if not exists:
+        check_place(folder)
+    for name in names:
+        if exists:
+            check_file(folder / name, force, inputs)
+        else:
+            check_not_input(folder / name, inputs)
 
 
 def check_place(output: Path) -> None:

@@ -16,7 +16,7 @@ from batchplan.files.remote import no_url
 from batchplan.keywords import EvaluationKeywords
 from batchplan.options import with_options
 from batchplan.plans import Plan
-from batchplan.plans.output import check_file
+from batchplan.plans.output import check_file, check_files
 from batchplan.quality import EvaluationOptions, RowFacts
 from batchplan.quality.pairs import unguarded_pairs
 from batchplan.report.atlas import atlas_table
@@ -136,15 +136,8 @@ def check_report_output(
         if (table := no_url(atlas)).suffix.lower() != ".parquet":
             raise InputError(f"{table}: is read as Parquet; choose a name that ends in .parquet")
         check_file(table, force, inputs)
-    if png is None:
-        return
-    folder = Path(png)
-    if folder.is_dir():  # other pictures are checked before they are written
-        check_file(folder / "losses.png", force, inputs)
-    elif folder.exists():
-        raise InputError(f"{folder}: is a file, expected a folder for the pictures")
-    else:
-        check_file(folder, force, inputs)
+    if png is not None:  # other pictures are checked before they are written
+        check_files(Path(png), ["losses.png"], force, inputs)
 
 
 def draw(contents: ReportContents, output: PathLike, png: PathLike | None) -> dict[Path, bytes]:

@@ -47,7 +47,7 @@ from batchplan.training.epochs import EpochPlans
 from batchplan.training.multi_dataset import MultiDatasetPlans, Order
 from batchplan.training.outputs import StepOutputs
 from batchplan.training.sampler import random_batches
-from batchplan.training.text_columns import TextColumns, TextIds
+from batchplan.training.text_columns import TextColumns
 from batchplan.training.text_encoding import BatchSize, prompting
 from batchplan.training.transformers import uncompiled
 from batchplan.typing import Int64Array
@@ -275,24 +275,12 @@ class PlannedEpochs(transformers.PlannedEpochs):
             options.setdefault("random_epochs", None)
         if self._records and has_table(self._model):
             options["predict"] = partial(self._predict, columns)
-        labels, write_labels = text_columns.labels_of(columns.dataset, folder, options)
-        options |= labels
-        ids = TextIds(folder, columns.names, options.get("label_table"))
-        by_texts = text_columns.known_texts(options, self.planner)
-        if by_texts:
-            options |= ids.options
+        options |= text_columns.ids_of(columns.dataset, folder, options, self.planner, columns)
+        options["data"] = digest_of(columns.dataset)
 
         def embed(rows: Int64Array) -> Any:
             return self._embed_rows(rows, name)
 
-        def same() -> list[Int64Array]:
-            write_labels()
-            codes = columns.codes(None if by_texts else columns.embedded)
-            if by_texts:
-                ids.write(codes)
-            return text_columns.first_rows(codes[: len(columns.embedded)])
-
-        options |= {"same": same, "data": digest_of(columns.dataset)}
         plans: EpochPlans = self.plans_of(folder, len(columns), embed, options)
         batching, sizes = plans.batching, plans.batch_sizes()
         if batching.scope == "global" and sizes is not None and (sizes % batching.world_size).any():

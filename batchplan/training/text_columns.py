@@ -1,6 +1,6 @@
 """The text columns of a data set, and their texts as numbers."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -186,30 +186,60 @@ class TextIds:
         write_files({path: partial(pq.write_table, table) for path, table in tables})
 
 
-def labels_of(
-    dataset: Any, folder: Path, options: Mapping[str, Any]
-) -> tuple[dict[str, Any], Callable[[], None]]:
-    """Let a planner read the columns that options name from the data set, if it has them all, and
-    there is no label table.
+def ids_of(
+    dataset: Any,
+    folder: Path,
+    options: Mapping[str, Any],
+    planner: str,
+    columns: TextColumns | None = None,
+) -> dict[str, Any]:
+    """Return arguments of `EpochPlans` by which a planner knows which rows of a data set it must
+    keep apart: by the columns that the options name, unless there is a label table; and, if it has
+    a guard that is not turned off and no ids are named, by texts.
 
-    Returns:
-        Its option, and a function that writes the file; no option if there is nothing to read.
+    Args:
+        dataset: the rows.
+        folder: where to write the files that the planner reads.
+        options: of the planner.
+        planner: its name.
+        columns: the texts of the rows; also returned are then the first rows with the same text, in
+            those that are embedded. By default the columns ``anchor`` and ``positive`` and those of
+            mined negatives, if the data set has the first two.
     """
-    named = [options[name] for name in _NAMED if options.get(name)]
-    named += options.get("negative_id") or []
-    here = {*named} <= {*getattr(dataset, "column_names", ())}
-    if not named or not here or options.get("label_table") is not None:
-        return {}, lambda: None
+    labels = [options[name] for name in _NAMED if options.get(name)]
+    labels += options.get("negative_id") or []
+    there = {*labels} <= {*getattr(dataset, "column_names", ())}
+    reads = bool(labels) and there and options.get("label_table") is None
     path = folder / "labels.parquet"
+    more: dict[str, Any] = {"label_table": str(path)} if reads else {}
+    names, embedded = (columns.names, columns.embedded) if columns else (_pairs(dataset), [])
+    ids = None
+    if names and _known_by_texts(options, planner):
+        ids = TextIds(folder, names, {**options, **more}.get("label_table"))
+        more |= ids.options
 
-    def write() -> None:
-        table = dataset.select_columns(sorted({*named})).with_format("arrow")[:]
-        write_files({path: partial(pq.write_table, table)})
+    def same() -> list[Int64Array]:
+        if reads:
+            table = dataset.select_columns(sorted({*labels})).with_format("arrow")[:]
+            write_files({path: partial(pq.write_table, table)})
+        numbered = embedded if ids is None else names
+        if not numbered:
+            return []  # of vectors
+        codes = (columns or TextColumns(dataset)).codes(numbered)
+        if ids is not None:
+            ids.write(codes)
+        return first_rows(codes[: len(embedded)])
 
-    return {"label_table": str(path)}, write
+    return {**more, "same": same} if more or embedded else {}
 
 
-def known_texts(options: Mapping[str, Any], planner: str) -> bool:
+def _pairs(dataset: Any) -> list[str]:
+    """Return the names of the columns of texts of a data set with an anchor and a positive."""
+    strings = strings_of(getattr(getattr(dataset, "features", None), "arrow_schema", ()))
+    return paired_columns(strings) if {"anchor", "positive"} <= {*strings} else []
+
+
+def _known_by_texts(options: Mapping[str, Any], planner: str) -> bool:
     """Return whether texts say which rows a planner keeps apart: it has a guard, which is not
     turned off, and no ids are named."""
     known = (
@@ -217,28 +247,6 @@ def known_texts(options: Mapping[str, Any], planner: str) -> bool:
     )
     named = options.keys() & {"anchor_id", "positive_id"}
     return "anchor_id" in known and options.get("guard") is not False and not named
-
-
-def ids_of(dataset: Any, folder: Path, options: Mapping[str, Any], planner: str) -> dict[str, Any]:
-    """Return arguments of `EpochPlans` by which a planner knows the anchors and documents of a data
-    set: by the columns that the options name, otherwise by the texts of ``anchor`` and
-    ``positive``, and those of mined negatives. {} if it has neither."""
-    more, write = labels_of(dataset, folder, options)
-    schema = getattr(getattr(dataset, "features", None), "arrow_schema", ())
-    strings = strings_of(schema)
-    texts = paired_columns(strings) if {"anchor", "positive"} <= {*strings} else []
-    ids = None
-    if texts and known_texts(options, planner):
-        ids = TextIds(folder, texts, {**options, **more}.get("label_table"))
-        more = {**more, **ids.options}
-
-    def same() -> list[Int64Array]:
-        write()
-        if ids is not None:
-            ids.write(TextColumns(dataset).codes(texts))
-        return []  # of vectors
-
-    return {**more, "same": same} if more else {}
 
 
 def _strings(values: Any, column: str, rows: Int64Array | None = None) -> pa.ChunkedArray:
