@@ -111,9 +111,8 @@ def _side(
 def _multiplies_bytes() -> bool:
     """Whether the processor multiplies whole numbers of 8 bits faster than float32, and adds them
     without overflow."""
-    return getattr(torch.cpu, "_is_vnni_supported", lambda: False)() and (
-        torch.backends.cpu.get_cpu_capability() != "AVX2"
-    )
+    wide = torch.backends.cpu.get_cpu_capability().startswith("AVX512")
+    return wide and getattr(torch.cpu, "_is_vnni_supported", lambda: False)()
 
 
 @njit
