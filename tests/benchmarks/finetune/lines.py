@@ -32,6 +32,7 @@ class Line:
         vectors: what the plan is made from, a name in `vectors.VECTORS`; in half an epoch, what
             predicts its vectors, a name in `vectors.PREDICTORS`. None for the default.
         order: of the batches of a planned half, a name in `runs.ORDERS`; None for a random one.
+        later_strength: the `hardness_strength` of the loss in the second half of the steps.
         keep: share of the rows that are trained on, those with the most similar pairs by the model
             before training.
     """
@@ -51,6 +52,7 @@ class Line:
     parts: tuple[int | None, ...] = ()
     vectors: str | None = None
     order: str | None = None
+    later_strength: float | None = None
     keep: float = 1.0
 
     @property
@@ -102,6 +104,9 @@ LEVERS = {
     "hard-first": _half("hard batches first", order="falling"),
     "near-in-time": _half("near batches after each other", order="near"),
     "far-in-time": _half("near batches far apart", order="far"),
+    "half-strengths": Line("strength 9 in the random half, 4 in the planned one",
+                           planner="partition", plan=HALF, arguments=HARDNESS, later_strength=4.0,
+                           rates_of="hardness"),
     "keep-0.9": _half("the 90% of the rows with the most similar pairs", keep=0.9),
     "keep-0.8": _half("the 80% of the rows with the most similar pairs", keep=0.8),
     "whole-distilled": _whole("a distilled table", "distilled"),

@@ -156,6 +156,18 @@ ORDERS: dict[str, Any] = {
 }
 
 
+class Strength(TrainerCallback):
+    """Changes the `hardness_strength` of a loss after half of the steps."""
+
+    def __init__(self, loss: Any, later: float) -> None:
+        self.loss, self.later = loss, later
+
+    def on_step_begin(self, _: Any, state: Any, control: Any, **__: Any) -> None:
+        """Change it when the second half begins."""
+        if 2 * state.global_step >= state.max_steps:
+            self.loss.hardness_strength = self.later
+
+
 class Parts(TrainerCallback):
     """Gives the plan of each epoch its own number of mega-batches, or makes its batches random.
 
@@ -209,6 +221,8 @@ def train(
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         sampler: dict[str, Any] = {}
         callbacks: list[TrainerCallback] = [curve]
+        if way.later_strength is not None:
+            callbacks.append(Strength(loss, way.later_strength))
         if way.planner is not None:
             options = way.plan | (
                 judge(way.reference, data, model, Path(folder)) if way.reference else {}
