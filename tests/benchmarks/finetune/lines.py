@@ -111,8 +111,6 @@ LEVERS = {
                           rates_of="hardness"),
     "half-soft": Line("τ = 0.08, strength 9", planner="partition", plan=HALF,
                       arguments={**SOFT, **HARDNESS}, rates_of="hardness"),
-    "half-strength-9": Line("strength 9", planner="partition", plan=HALF, arguments=HARDNESS,
-                            rates_of="hardness"),
     "keep-0.9": _half("the 90% of the rows with the most similar pairs", keep=0.9),
     "keep-0.8": _half("the 80% of the rows with the most similar pairs", keep=0.8),
     "whole-distilled": _whole("a distilled table", "distilled"),
