@@ -20,6 +20,7 @@ RESULTS = Path(__file__).parent / "results.jsonl"
 DATA = "help", "debian", "code", "gloss", "dictionary", "edict"
 PLACE = "data", "rows", "batch_size", "temperature", "epochs", "copies"  # of a run in the grid
 USUAL = {"temperature": 0.05, "epochs": 2.0, "copies": 0.0}
+OTHERS = {"rows": 20_000, "batch_size": 32}  # of the lines that a few places have
 BEATEN = "beaten_positives"
 
 Run = dict[str, Any]
@@ -171,45 +172,42 @@ def law(grid: Grid, batch_size: int) -> str:
 
 
 def others(grid: Grid) -> str:
-    """What each further line gains over the one without a plan, for each place with such runs."""
-    lines = [["Batches", "Data", "Pairs", "B", "Gain", "Planned there", "Time"], ["---"] * 7]
-    usual = {"shuffled", "hardness", "planned", "planned-hardness"}
+    """What each line gains over the one without a plan on each data set, in `OTHERS`, and the range
+    of its processor time over that line's."""
+    head = ["Batches", "over", *DATA, "Time"]
+    lines = [head, ["---"] * len(head)]
     for name, line in LINES.items():
-        if name in usual:
-            continue
-        for place in places(grid, line=name, **USUAL):
-            peer = "planned" if line.base == "shuffled" else "planned-hardness"
-            if (gain := grid.gain(place, name, line.base)) is not None:
-                time = grid.time(place, name, line.base) or 0
-                lines.append(
-                    [
-                        line.text,
-                        place["data"],
-                        f"{place['rows']:,}",
-                        f"{place['batch_size']:,}",
-                        told(gain),
-                        told(grid.gain(place, peer, line.base)),
-                        f"{time:.1f}",
-                    ]
-                )
+        every = [{"data": data, **OTHERS, **USUAL} for data in DATA]
+        cells = [told(grid.gain(place, name, line.base)) for place in every]
+        if name != line.base and any(cells):
+            times = sorted(time for place in every
+                           if (time := grid.time(place, name, line.base)) is not None)  # fmt: skip
+            span = f"{times[0]:.1f} to {times[-1]:.1f}"
+            lines.append([line.text, LINES[line.base].text, *cells, span])
     return joined(lines)
 
 
 def settings(grid: Grid, name: str) -> str:
     """What plans gain by the value of a part of the usual setting, for each place that has run with
-    more than the usual value."""
-    lines = [["Data", "Pairs", "B", name.capitalize(), "shuffled", "planned",
-              "planned, over `hardness_mode`"], ["---"] * 7]  # fmt: skip
+    more than the usual value: the score of shuffled batches, what plans add to them, and what plans
+    add to `hardness_mode`."""
     rest = {key: value for key, value in USUAL.items() if key != name}
-    for place in places(grid, line="planned", **rest):
-        fixed = {key: place[key] for key in PLACE if key != name}
-        if len(grid.values(name, line="planned", as_long_as=None, **fixed)) > 1:
-            scores = [run["test"] for run in grid.of(place, "shuffled").values()]
-            lines.append([place["data"], f"{place['rows']:,}", f"{place['batch_size']:,}",
-                          f"{place[name]:g}", f"{np.mean(scores):.2f}",
-                          told(grid.gain(place, "planned", "shuffled")),
-                          told(grid.gain(place, "planned-hardness", "hardness"))])  # fmt: skip
+    columns = grid.values(name, line="planned", as_long_as=None, **rest)
+    head = ["Data", "Pairs", "B", *(f"{name} {value:g}" for value in columns)]
+    lines = [head, ["---"] * len(head)]
+    for place in places(grid, line="planned", **rest, **{name: USUAL[name]}):
+        every = [{**place, name: value} for value in columns]
+        cells = [_gains(grid, one) for one in every]
+        if sum(map(bool, cells)) > 1:
+            lines.append([place["data"], f"{place['rows']:,}", f"{place['batch_size']:,}", *cells])
     return joined(lines)
+
+
+def _gains(grid: Grid, place: Run) -> str:
+    scores = [run["test"] for run in grid.of(place, "shuffled").values()]
+    found = [told(grid.gain(place, "planned", "shuffled")),
+             told(grid.gain(place, "planned-hardness", "hardness"))]  # fmt: skip
+    return f"{np.mean(scores):.2f}, {', '.join(filter(None, found))}" if any(found) else ""
 
 
 def places(grid: Grid, **fixed: Any) -> list[Run]:
