@@ -45,13 +45,23 @@ def runs(path: Path = RESULTS) -> list[Run]:
 
 
 def final(
-    found: list[Run], domain: str, line: str, epochs: float = 1, model: str = "minilm"
+    found: list[Run],
+    domain: str,
+    line: str,
+    epochs: float = 1,
+    model: str = "minilm",
+    rows: int | None = None,
 ) -> list[Run]:
-    """The runs of a line with all rows, by seed, at the rate that most of the first seeds have run
-    with: lines with large batches choose their rate among such runs."""
+    """The runs of a line by seed, at the rate that most of the first seeds have run with: lines
+    with large batches choose their rate among such runs.
+
+    Args:
+        rows: of the training; by default the most up to `ROWS` that the domain has run with.
+    """
     one = {"domain": domain, "model": model}
-    rows = max((run["rows"] for run in found if one.items() <= run.items() and run["rows"] <= ROWS),
-               default=0)  # fmt: skip
+    if rows is None:
+        every = (run["rows"] for run in found if one.items() <= run.items())
+        rows = max((some for some in every if some <= ROWS), default=0)
     wanted = {**one, "line": line, "epochs": epochs, "rows": rows}
     rates: dict[float, list[Run]] = {}
     for run in found:

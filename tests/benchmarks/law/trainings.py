@@ -27,13 +27,15 @@ def trainings(grid: Grid, runs: list[finetuned.Run]) -> list[Training]:
         for data, rows, share, gain in figures(grid, size)
     ]
     planned = {"line": "planned-later", "epochs": 2}.items()
-    known = {(run["domain"], run["model"]): run for run in runs
-             if planned <= run.items() and "figures" in run}  # fmt: skip
-    for (domain, model), run in known.items():
-        own, base = (finetuned.final(runs, domain, line, 2, model)
+    known = {(run["domain"], run["model"], run["rows"]): run for run in runs
+             if planned <= run.items() and "figures" in run and run["test"]}  # fmt: skip
+    for (domain, model, rows), run in known.items():
+        own, base = (finetuned.final(runs, domain, line, 2, model, rows)
                      for line in ("planned-later", "shuffled"))  # fmt: skip
+        if not base:
+            continue
         gain = np.mean(finetuned.differences(own, base))
-        found.append(Training(domain, model, run["rows"], LINES[run["line"]].batch_size,
+        found.append(Training(domain, model, rows, LINES[run["line"]].batch_size,
                               round(run["figures"][BEATEN], 4), round(float(gain), 2)))  # fmt: skip
     return found
 
