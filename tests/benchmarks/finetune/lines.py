@@ -98,7 +98,7 @@ LEVERS = {
     "half-distilled": _half("predicted from a distilled table", vectors="distilled"),
     "half-layer-1": _half("predicted from the first layer", vectors="layer-1"),
     "half-layers-2": _half("predicted from the first two layers", vectors="layers-2"),
-    "half-b3-hardness-4": _half("`b3`, which skips the nearest", "b3"),
+    "half-b3-hardness-4": _half("`b3` from the same vectors, `hardness_mode`", "b3"),
     "half-strict": _half("guard at 80%", plan=STRICT),
     "hard-last": _half("hard batches last", order="rising"),
     "hard-first": _half("hard batches first", order="falling"),

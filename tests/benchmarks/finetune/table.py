@@ -31,7 +31,7 @@ SHOWN = {
     2: ("no-duplicates", "planned-later", "hardness", "planned-hardness-4", "b3", "cached-1024",
         "mined", "planned-mined"),
     1: ("planned-half", "planned", "hardness", "half-hardness", "half-hardness-4",
-        "table-hardness-4", "cached-1024"),
+        "half-b3-hardness-4", "table-hardness-4", "cached-1024"),
 }  # fmt: skip
 RECIPES = {"translation": "half-hardness-4", "gloss": "half-hardness", "code": "half-hardness-4"}
 RESULTS = Path(__file__).parent / "results.jsonl"
