@@ -13,7 +13,6 @@ from batchplan.graph.affinity import Affinity, affinity_graph
 from batchplan.graph.listed import listed_affinity
 from batchplan.guard.guard import Guard
 from batchplan.refinement.blocks import APART
-from batchplan.refinement.rounded import Rounded
 from batchplan.runtime import IN_PARTS, Runtime
 from batchplan.typing import Float32Array, Int64Array
 
@@ -44,7 +43,6 @@ class Objective:
             guard judges; None without a reference.
         lists: mined lists, if there are no vectors. Then x and y are (N, 0), and the sum has only
             the direction from x to y.
-        rounded: the rows of x and y, by which swaps are searched; None for the rows themselves.
     """
 
     x: torch.Tensor
@@ -58,7 +56,6 @@ class Objective:
     kinds: Int64Array
     reference: Sides | None
     lists: Candidates | None = None
-    rounded: Rounded | None = None
 
     @property
     def sides(self) -> Sides:
@@ -140,7 +137,7 @@ def swap_graph(
 def require_rows_fit(embeddings: Embeddings, guard: Guard, runtime: Runtime) -> None:
     """Require memory for the rows of an objective; raises ResourceError."""
     n, d = embeddings.x.shape
-    need = 5 * n * d * len(embeddings.matrices) + (64 << 20)  # float32, and rounded
+    need = 4 * n * d * len(embeddings.matrices) + (64 << 20)
     if (reference := guard.reference) is not None:
         need += 4 * n * reference.dim * (1 + reference.paired)
     runtime.require_memory(need, f"refinement: {n} rows of {d} dimensions", IN_PARTS)

@@ -1,16 +1,15 @@
 """Rounds: disjoint pairs of batches are improved in parallel, several pairs in one product."""
 
 from concurrent.futures import Executor
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from batchplan.kernels import njit
-from batchplan.refinement.blocks import BROKEN, SIMILAR, UNDERFLOW, Block, block_loss, judge
+from batchplan.refinement.blocks import UNDERFLOW, Block, block_loss, judge
 from batchplan.refinement.kernel import Search, climb
-from batchplan.refinement.masks import masks_from, masks_of
+from batchplan.refinement.masks import masks_from
 from batchplan.refinement.objective import Objective, Sides
 from batchplan.refinement.terms import (
     fill_terms,
@@ -54,42 +53,6 @@ def improve_round(
     for _ in pool.map(work, alike(sizes[pairs])):
         pass
     return float(gains.sum()), changed
-
-
-class Worth(NamedTuple):
-    """What batches are worth, by the rows themselves.
-
-    Attributes:
-        loss: the loss of all batches, over the pairs that count, in nats.
-        worth: the same less the penalties of too similar pairs.
-        broken: number of pairs that must be in different batches, but are not.
-    """
-
-    loss: float
-    worth: float
-    broken: int
-
-
-def loss_of(
-    rows: Int64Array, offsets: Int64Array, objective: Objective, masked: bool, pool: Executor
-) -> Worth:
-    """The `Worth` of batches; arguments as of `improve_round`."""
-    sizes = np.diff(offsets)
-    found = np.zeros((len(sizes), 3))
-
-    def work(chosen: Int64Array) -> None:
-        size = int(sizes[chosen[0]])
-        members = rows[offsets[chosen, None] + np.arange(size)]
-        masks = masks_of(objective, members) if masked else np.empty((len(chosen), 0, 0), np.uint8)
-        side = np.zeros(size, np.int8)
-        for number, own, mask in zip(chosen, members, masks, strict=True):
-            similar, broken = (np.count_nonzero(mask == one) / 2 for one in (SIMILAR, BROKEN))
-            found[number] = block_loss(_logits(objective, own), mask, side), similar, broken
-
-    for _ in pool.map(work, alike(sizes[:, None])):
-        pass
-    loss, similar, broken = found.sum(0).tolist()
-    return Worth(loss, loss - objective.penalty * similar, int(broken))
 
 
 def alike(sizes: Int64Array) -> list[Int64Array]:
@@ -171,8 +134,7 @@ def _logits(objective: Objective, members: Int64Array) -> NDArray[np.float64]:
         x, y = (side[rows].double() for side in sides)
         return x @ y.mT
 
-    rounded = objective.rounded
-    pairs = exact(objective.sides) if rounded is None else rounded.exact(members)
+    pairs = exact(objective.sides)
     ways = [pairs]
     for number, negatives in enumerate(objective.negatives):
         mined = exact((objective.x, negatives))

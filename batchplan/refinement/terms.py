@@ -42,9 +42,6 @@ def similarities_of(objective: Objective, members: Int64Array) -> tuple[torch.Te
     if objective.lists is not None:
         similarities, listed = listed_similarities(objective.lists, members)
         return torch.from_numpy(similarities), torch.from_numpy(listed)
-    if objective.rounded is not None:
-        pairs = objective.rounded.products(members)
-        return pairs.unsqueeze(1), pairs
     pairs = products(objective.sides, members)
     if not len(objective.negatives):
         return pairs.unsqueeze(1), pairs
