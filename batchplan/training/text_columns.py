@@ -212,7 +212,9 @@ def ids_of(
     reads = bool(labels) and there and options.get("label_table") is None
     path = folder / "labels.parquet"
     more: dict[str, Any] = {"label_table": str(path)} if reads else {}
-    names, embedded = (columns.names, columns.embedded) if columns else (_pairs(dataset), [])
+    names, embedded = (
+        (_pairs(dataset), []) if columns is None else (columns.names, columns.embedded)
+    )
     ids = None
     if names and _known_by_texts(options, planner):
         ids = TextIds(folder, names, {**options, **more}.get("label_table"))
@@ -225,7 +227,7 @@ def ids_of(
         numbered = embedded if ids is None else names
         if not numbered:
             return []  # of vectors
-        codes = (columns or TextColumns(dataset)).codes(numbered)
+        codes = (TextColumns(dataset) if columns is None else columns).codes(numbered)
         if ids is not None:
             ids.write(codes)
         return first_rows(codes[: len(embedded)])
