@@ -275,9 +275,9 @@ def levers(found: list[Run], shares: list[Run]) -> str:
     for name, line in {**first, **LEVERS}.items():
         bases = {domain: final(found, domain, RECIPES[domain]) for domain in DOMAINS}
         own = bases if name == recipe else {one: final(found, one, name) for one in DOMAINS}
-        if not any(own.values()):
-            continue
         cells = [over(own[domain], bases[domain], "ndcg@10") for domain in tried]
+        if not any(cells) and name != recipe:
+            continue
         took = f"{time(own[DOMAINS[0]]) / base:.2f}" if own[DOMAINS[0]] else ""
         lines.append([line.text, *cells, took, _found(name, shares)])
     return _joined(lines)
