@@ -232,7 +232,7 @@ def _figures(found: list[Run], domain: str, name: str, epochs: float, model: str
            "batches": LINES[name].text.replace("*", ""), "rate": f"{own[0]['rate']:g}",
            "seeds": len(own), **{score: _mean(own, score) for score in SCORES}}  # fmt: skip
     for base, others in (("shuffled", shuffled), ("planned", planned)):
-        apart = differences(own, others) if own != others else []
+        apart = differences(own, others)
         mean, half = interval(apart) if apart else (float("nan"),) * 2
         row |= {f"over_{base}": _number(mean), f"interval_{base}": _number(half),
                 f"seeds_{base}": len(apart) or ""}  # fmt: skip
@@ -307,7 +307,9 @@ def papers(found: list[Run], domain: str = "translation") -> str:
 
 
 def differences(own: list[Run], base: list[Run], score: str = "ndcg@10") -> list[float]:
-    """How far the runs end above others with the same seed."""
+    """How far the runs end above others with the same seed; none for the same runs."""
+    if own == base:
+        return []
     of_base = {run["seed"]: run["test"][-1][score] for run in base}
     return [run["test"][-1][score] - of_base[run["seed"]]
             for run in own if run["seed"] in of_base]  # fmt: skip
@@ -317,7 +319,7 @@ def over(own: list[Run], base: list[Run], score: str) -> str:
     """The mean difference of runs with the same seed, with its 95% interval, and their number
     unless it is `SEEDS`; empty for the same runs."""
     found = differences(own, base, score)
-    if not found or own == base:
+    if not found:
         return ""
     mean, half = interval(found)
     n = len(found)
