@@ -9,6 +9,11 @@ from batchplan.data.reference_options import ReferenceOptions
 from batchplan.errors import OptionError
 from batchplan.options import LIMITS, check_one_limit, option
 
+_GUARD = (
+    "Put equal and too similar rows, and known answers, into different batches, not only groups "
+    "and ids."
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class GroupOptions(AnswerOptions):
@@ -71,11 +76,7 @@ class GuardOptions(ReferenceOptions, GroupOptions):
         ge=0,
         finite=False,
     )
-    guard: bool = option(
-        True,
-        "Put equal and too similar rows, and known answers, into different batches, not only "
-        "groups and ids.",
-    )
+    guard: bool = option(True, _GUARD)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -108,9 +109,7 @@ class OptionalGuardOptions(GuardOptions):
     """
 
     guard: bool | None = option(  # type: ignore[assignment]
-        None,
-        "Put equal rows, and rows that a limit or groups separate, into different batches.  "
-        "[default: if there is a limit, or a column of groups or ids]",
+        None, f"{_GUARD}  [default: if there is a limit, or a column of groups or ids]"
     )
 
     def __post_init__(self) -> None:

@@ -29,9 +29,9 @@ _TOP = """\
 
 `make docs` generates this page from `--help`; edit the help, not the page.
 
-Options that several commands share are described first, in groups. The section of a command has \
-its own options, then the names of its groups, the defaults that differ, and the options of these \
-groups that it lacks. `--help` of a command also shows an example.
+Options that several commands share are described first, in groups; all have those for \
+[running](#running). The section of a command has its own options, its groups, the defaults that \
+differ, and the options of these groups that it lacks. `--help` also shows an example.
 """
 _DEFAULT = re.compile(r"\s*\[default: ([^]]*)\]")
 _REQUIRED = re.compile(r"\s*\[required\]")
@@ -100,7 +100,7 @@ GROUPS = (
         "Measuring",
         "",
         "random_trials",
-        (EvaluationOptions, "group_column", "label_table"),
+        (EvaluationOptions, "group_column"),
         alone=False,
     ),
     Group(
@@ -231,7 +231,7 @@ def _command_section(name: str) -> str:
                 differences += _differences(own.pop(one), usual)
         link = f"[{group.title.lower()}]({group.anchor})"
         if group in groups:
-            links.append(link)
+            links += [link] * (group.marker != "help")  # which every command has
         elif named:
             links.append(" and ".join(named) + f" of {link}")
     without = [
@@ -244,13 +244,11 @@ def _command_section(name: str) -> str:
     context.command.format_help_text(context, formatter)
     arguments = {one.name for one in context.command.params if one.param_type_name != "option"}
     _listed((own[one] for one in sorted(own, key=lambda one: one not in arguments)), formatter)
-    shared = f"Shared: {', '.join(links)}."
-    if differences:
-        shared += f" Other defaults: {'; '.join(differences)}."
-    if without:
-        shared += f" Without: {', '.join(without)}."
+    shared = {"Shared": ", ".join(links), "Other defaults": "; ".join(differences)}
+    shared["Without"] = ", ".join(without)
+    line = " ".join(f"{title}: {names}." for title, names in shared.items() if names)
     text = _EXAMPLE.sub("", _block(formatter))
-    return f"## batchplan {name}\n\n{text}\n{shared}\n"
+    return f"## batchplan {name}\n\n{text}\n{line}\n"
 
 
 def _differences(record: Record, usual: Record) -> list[str]:

@@ -17,8 +17,7 @@ class GreedyOptions(PassOptions, PlannerOptions):
 
     random_fraction: float = option(
         0.0,
-        "Share of the rows of each batch that are random (at least one row), before the others are "
-        "chosen.",
+        "Share of each batch to fill at random (at least one row), before the others are chosen.",
         ge=0,
         le=1,
     )
