@@ -110,8 +110,8 @@ def option(
 # Of all readers of folders and globs.
 SHARD_ORDER: Any = option(
     None,
-    "Order of the files in a folder or glob: by the characters of their names, as pyarrow, "
-    "pandas, polars and datasets read them, or by number. Needed only if the two differ.",
+    "Order of the files in a folder or glob: by the characters of their names, as other readers, "
+    "or by number. Needed only if the two differ.",
 )
 
 

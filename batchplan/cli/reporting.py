@@ -45,8 +45,8 @@ def report(
     ),
     row: list[int] | None = option(
         None,
-        "Row to show first, with its batch, its hardest negatives there, and the rows that are "
-        "kept away from it. Repeatable.  [default: rows of the hardest batches]",
+        "Row to show first, with its hardest negatives and the rows that are kept away from it. "
+        "Repeatable.  [default: rows of the hardest batches]",
     ),
     output: str = option("report.html", "HTML page to write.", "--output", "-o"),
     png: str | None = option(None, "Also write the pictures here, as PNG.", metavar="FOLDER"),

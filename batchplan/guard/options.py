@@ -62,10 +62,7 @@ class GuardOptions(ReferenceOptions, GroupOptions):
 
     relative_margin: float | None = margin_option(None)
     absolute_margin: float | None = option(
-        None,
-        "Put two rows into different batches unless they are less similar than either row's own "
-        "pair by this difference.",
-        ge=0,
+        None, "As --relative-margin, but by this difference instead of a share.", ge=0
     )
     max_score: float | None = option(
         None, "Put rows that are at least this similar into different batches."
