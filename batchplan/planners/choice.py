@@ -1,7 +1,7 @@
 """Rules by which `batchplan plan` chooses a planner, its mega-batches and its guard.
 
-docs/planners.md#plan lists the rules with the measurements behind them. They depend on the number
-of rows, on the free memory, and on the facts that `inspect` shows.
+docs/planners.md#plan lists the rules. They depend on the number of rows, on the free memory, and on
+the facts that `inspect` shows.
 """
 
 from collections.abc import Mapping
@@ -109,7 +109,7 @@ def count_mega_batches(
     ``seen`` is the description of the embeddings, if it is known already.
     """
     seen = seen or describe(embeddings, runtime, similarity=options.similarity, limits=())
-    # Bytes per row of a mega-batch, as in docs/planners.md.
+    # Bytes per row of a mega-batch.
     row = 4 * embeddings.dim * (2 + len(embeddings.negatives)) + 280 * options.neighbors
     fitting = max(1, (runtime.memory_left() - 32 * embeddings.num_rows) // row)
     count, why = mega_batches(
