@@ -50,4 +50,11 @@ LINES = {
                            base="hardness"),
     "gcbs": Line("`gcbs`", "gcbs"),
     "b3": Line("`b3`", "b3"),
+    **{f"mega-{count}": Line(f"planned, {count} mega-batch{'es' * (count > 1)}", "partition",
+                             {"mega_batches": count}) for count in (1, 2, 4, 8, 32)},
+    **{f"tau-{tau}": Line(f"planned with τ = {tau}", "partition", {"temperature": tau})
+       for tau in (0.03, 0.08)},
+    **{f"guard-{100 - share}": Line(f"planned, guard at {100 - share}%", "partition",
+                                    {"relative_margin": share / 100}) for share in (0, 20)},
 }  # fmt: skip
+CHOICES = [name for name, line in LINES.items() if line.planner and not line.loss and line.crossing]

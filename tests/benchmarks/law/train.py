@@ -257,7 +257,7 @@ class Planned:
         known = {field.name for field in fields(PLANNERS[planner].options)}
         options: dict[str, Any] = {"embeddings": "training", "random_epochs": None, **line.plan}
         if "temperature" in known:
-            options["temperature"] = temperature
+            options.setdefault("temperature", temperature)
         if "anchor_id" in known:
             ids = TextIds(folder, ["anchor", "positive"], None)
             ids.write(codes)
