@@ -108,7 +108,7 @@ class PlanMaker:
             return 0
         batching = self.batching
         at_once = batches_per_step(batching.world_size, batching.scope)
-        steps = self.num_rows // (batching.batch_size * at_once)
+        steps = max(1, self.num_rows // (batching.batch_size * at_once))
         return min(max(1, round(share * steps)), steps - 1) * at_once
 
     def make(self, epoch: int, sides: Sequence[NDArray[np.float16]]) -> None:

@@ -240,6 +240,14 @@ def test_how_many_batches_are_random(random_epochs, epochs, turns, tmp_path):
     assert [plans.turn(epoch) for epoch in range(2)] == turns
 
 
+def test_fewer_rows_than_a_step_needs_have_no_rest(tmp_path, caplog):
+    plans = make(tmp_path, batch_size=400, predict=None)
+    assert plans.turn(0) is None
+    with pytest.raises(InputError, match="got 400, expected at most the 320 rows"):
+        plans.for_epoch(0)
+    assert not costs(caplog)
+
+
 def test_plans_are_pickled_without_the_model(tmp_path):
     plans = make(tmp_path)
     train(plans, PlanBatchSampler(plans))
