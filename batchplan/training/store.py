@@ -43,7 +43,7 @@ class Store:
             rank: of that process, for the message.
 
         Raises:
-            InputError: the vectors have another length than the others.
+            InputError: another number of sides, or of numbers in a vector, than the others.
             ResourceError: there is no room for the files.
         """
         sides = [part[name] for name in part.dtype.names or () if name != "row"]
@@ -51,6 +51,11 @@ class Store:
             shape = self._num_rows, sides[0].shape[1]
             self._files = [scratch_file(2 * shape[0] * shape[1]) for _ in sides]
             self.sides = [mapped(file, np.float16, shape) for file in self._files]
+        if len(part) and len(sides) != len(self.sides):
+            raise InputError(
+                f"embed: returned {len(sides)} of the sides x, y and mined negatives in the "
+                f"process of rank {rank}, expected {len(self.sides)}, as in the others"
+            )
         for kept, side in zip(self.sides, sides, strict=False):
             if kept.shape[1:] != side.shape[1:]:
                 raise InputError(

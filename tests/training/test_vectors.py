@@ -292,3 +292,20 @@ def test_a_store_that_is_lent(count):
     for i, (own, lent) in enumerate(zip(store.sides, other.sides, strict=True)):
         assert np.array_equal(own, part[f"side {i}"][np.arange(ROWS) // 2 * 2])
         assert np.array_equal(own, lent)
+
+
+@pytest.mark.parametrize(("sides", "dim", "message"), [
+    (1, DIM, "returned 1 of the sides x, y and mined negatives in the process of rank 1, expected 2"),
+    (3, DIM, "returned 3 of the sides"),
+    (2, DIM + 1, "returned vectors of 7 numbers in the process of rank 1, expected 6"),
+])  # fmt: skip
+def test_processes_return_the_same_sides(sides, dim, message):
+    def part(sides, dim):
+        kind = [("row", np.int64), *((f"side {i}", np.float16, dim) for i in range(sides))]
+        return np.ones(4, kind)
+
+    store = Store(ROWS)
+    store.put(part(2, DIM), 0)
+    store.put(np.empty(0, [("row", np.int64)]), 1)  # a process without rows
+    with pytest.raises(InputError, match=message):
+        store.put(part(sides, dim), 1)
