@@ -7,6 +7,7 @@ from pathlib import Path
 
 from batchplan.errors import InputError
 from batchplan.files.remote import no_url
+from batchplan.plans.formats import FORMATS
 from batchplan.plans.plan import Plan
 
 _EPOCH = re.compile(r"plan-(\d{1,5})\.\w+")  # as `batchplan.training.EpochPlans` names them
@@ -29,7 +30,7 @@ def read_plans(
     for path in map(no_url, paths):
         if path.is_dir():
             own = [file for file in path.iterdir() if _EPOCH.fullmatch(file.name)]
-            own = [_with_rest(file) for file in sorted(own) if file.suffix != ".json"]
+            own = [_with_rest(file) for file in sorted(own) if file.suffix in FORMATS]
             if not own:
                 raise InputError(f"{path}: has no plan-0000.npz or the like; give plan files")
             files += own

@@ -84,6 +84,7 @@ def test_plans_of_epochs(npy, planned, done, run, refused):
             for step, batch in enumerate(Plan.load(path).batches())
         ]
     Path("long/trace.0.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    Path("plans/plan-0011.error").write_text("rank 0 failed")  # as `EpochPlans` leaves one
     for plans in (["plans"], sorted(map(str, Path("plans").glob("*.npy")))):
         shown = done("verify-consumption", *plans, "--trace", "long").stdout.splitlines()
         assert shown[0] == "exact: 60 steps saw the rows of the plan (10 epochs, 1 rank)"
