@@ -59,10 +59,20 @@ def test_several_gpus_with_a_trainer(devices, folder):
 
 
 def test_several_data_sets(folder):
+    """The statements of the recipe in the places of those of the README."""
     rows = pairs()
     rows.select(range(20)).to_parquet(folder / "questions.parquet")
     rows.select(range(20, ROWS)).to_parquet(folder / "captions.parquet")
-    run(train, 1, folder, program_of("Several data sets"))
+    (program,) = (block.text for block in blocks_of(README) if block.like == "frameworks")
+    for name, statement in zip(
+        ("pairs", "plans", "trainer"),
+        re.split(r"\n(?=\w)", program_of("Several data sets").strip()),
+        strict=True,
+    ):
+        changed = re.sub(rf"^{name} = .*$", statement, program, flags=re.MULTILINE)
+        assert changed != program
+        program = changed
+    run(train, 1, folder, program.replace("batch_size=64", "batch_size=8"))
     sizes = [
         [
             Plan.load(path).metadata.num_rows
