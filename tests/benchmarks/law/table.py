@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tests.benchmarks.finetune.table import SEEDS, interval
-from tests.benchmarks.law.lines import LINES
+from tests.benchmarks.law.lines import CHOICES, LINES
 
 RESULTS = Path(__file__).parent / "results.jsonl"
 DATA = "help", "debian", "code", "gloss", "dictionary", "edict"
@@ -187,6 +187,32 @@ def others(grid: Grid) -> str:
     return joined(lines)
 
 
+def picks(grid: Grid) -> str:
+    """What each line of `CHOICES` gains over shuffled batches on each data set, in `OTHERS`; and
+    what those gain there that are best, on average, on all other data sets."""
+    every = [{"data": data, **OTHERS, **USUAL} for data in DATA]
+    gains = {name: [grid.gain(place, name, "shuffled") for place in every] for name in CHOICES}
+    means = {name: np.array([one[0] for one in own if one is not None])
+             for name, own in gains.items()}  # fmt: skip
+    means = {name: own for name, own in means.items() if len(own) == len(DATA)}
+    if len(means) < 2:
+        return ""
+    found, chosen = [], []
+    for left_out in range(len(DATA)):
+        others = {name: np.delete(own, left_out).mean() for name, own in means.items()}
+        chosen.append(max(others, key=lambda name: others[name]))
+        found.append(means[chosen[-1]][left_out])
+    lines = [["Plans", *DATA, "Mean"], ["---"] * (len(DATA) + 2)]
+    lines += [
+        [LINES[name].text, *map(told, gains[name]), signed(float(own.mean()))]
+        for name, own in means.items()
+    ]
+    cells = [f"{signed(float(gain))} ({LINES[name].text})"
+             for gain, name in zip(found, chosen, strict=True)]  # fmt: skip
+    lines.append(["the best of the other data sets", *cells, signed(float(np.mean(found)))])
+    return joined(lines)
+
+
 def settings(grid: Grid, name: str) -> str:
     """What plans gain by the value of a part of the usual setting, for each place that has run with
     more than the usual value: the score of shuffled batches, what plans add to them, and what plans
@@ -230,7 +256,7 @@ def tables(grid: Grid) -> dict[str, str]:
     found |= {
         name.capitalize(): settings(grid, name) for name in ("epochs", "temperature", "copies")
     }
-    found["Other lines"] = others(grid)
+    found["Other lines"], found["Options of plans"] = others(grid), picks(grid)
     return {name: table for name, table in found.items() if table.count("\n") > 1}
 
 
