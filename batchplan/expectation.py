@@ -52,7 +52,7 @@ class Expectation(NamedTuple):
 
     def __str__(self) -> str:
         """The median and the range, and where they come from."""
-        usual, lowest, highest = (f"{round(gain, 1) + 0.0:+}" for gain in self[:3])
+        usual, lowest, highest = map(_points, self[:3])
         return (
             f"{usual} points of nDCG@10 over shuffled batches ({lowest} to {highest} in "
             f"{self.measured} trainings of two epochs with {self.alike})"
@@ -79,14 +79,30 @@ def expectation(
 
 def forecast(beaten_positives: float, batch_size: int) -> str:
     """Say what to expect of plans by embeddings of a model that may not have trained yet: the first
-    epoch makes few of many beaten positives."""
-    said = str(expectation(beaten_positives, batch_size))
+    epoch makes few of many beaten positives. If that is too little, say not to plan."""
+    found = expectation(beaten_positives, batch_size)
+    advice = "do not plan: " if found.median < WORTH else ""
     if beaten_positives < FEW or batch_size > LARGE:
-        return said
+        return f"{advice}{found}"
     return (
-        f"{said} if {FEW:.0%} or more of the random negatives still beat the own pair after an "
-        f"epoch of training, as {beaten_positives:.1%} do now"
+        f"{advice}{found}, if {FEW:.0%} or more of the random negatives still beat the own pair "
+        f"after an epoch of training, as {beaten_positives:.1%} do now"
     )
+
+
+def objection(batch_size: int) -> str:
+    """Say what plans of large batches gained, if that is too little; "" for others, whose gain
+    depends on the beaten positives after an epoch."""
+    if batch_size <= LARGE or (found := expectation(0.0, batch_size)).median >= WORTH:
+        return ""
+    return (
+        f"plans with {found.alike} gained {_points(found.median)} points of nDCG@10 in "
+        f"{found.measured} trainings"
+    )
+
+
+def _points(gain: float) -> str:
+    return f"{round(gain, 1) + 0.0:+}"  # no sign of a loss for nothing
 
 
 def _kind(beaten_positives: float, batch_size: int) -> str:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from math import hypot
 from typing import Any, NamedTuple
 
+from batchplan.expectation import objection
 from batchplan.options import MUCH_EXCLUDED
 from batchplan.plans import Plan
 from batchplan.quality.coverage import Coverage, coverage
@@ -101,10 +102,10 @@ def risk_in_words(random: float) -> str:
 
 def verdict_on(evaluation: Evaluation) -> Verdict:
     """Return the verdict on a plan; the same figures give the same words."""
-    hard, risk, occur, riskier = _deciding(evaluation)
+    hard, risk, occur, but = _deciding(evaluation)
     return Verdict(
         train=hard.good and risk.good,
-        sentence=_sentence(hard, risk, occur, riskier),
+        sentence=_sentence(hard, risk, occur, but),
         aspects=(hard, risk, occur, _freshness(evaluation)),
         guard=guard_in_words(evaluation.guard),
         warnings=tuple(_warnings(evaluation, risk)),
@@ -124,7 +125,8 @@ def sentence_on(plan: Plan, gain: Gain) -> str:
         *([gain.plan.false_negatives, random.false_negatives] if gain.limited else [None, 0])
     )
     occur = _coverage(plan.metadata.partitions_rows, coverage(plan.rows, plan.metadata.num_rows))
-    return _sentence(hard, risk, occur, gain.plan.false_negatives > random.false_negatives)
+    riskier = gain.plan.false_negatives > random.false_negatives
+    return _sentence(hard, risk, occur, _objections(risk, plan.batch_size, riskier=riskier))
 
 
 def ranking(evaluations: Sequence[Evaluation]) -> list[int]:
@@ -187,27 +189,33 @@ def _judge(names: Sequence[str], limits: Sequence[str], guard: GuardReport | Non
     return f"{said}, for all plans; planned {', '.join(others)}" if others else said
 
 
-def _deciding(evaluation: Evaluation) -> tuple[Aspect, Aspect, Aspect, bool]:
-    """Return hardness, false negatives and coverage, and whether the share of false negatives is
-    above the share in random batches."""
+def _deciding(evaluation: Evaluation) -> tuple[Aspect, Aspect, Aspect, list[str]]:
+    """Return hardness, false negatives and coverage, and `_objections`."""
     share, judge = evaluation.false_negatives, evaluation.judge
     random = 0.0 if judge is None else judge.false_negatives_random
     occur = _coverage(evaluation.partitions_rows, evaluation.coverage)
-    return _hardness(evaluation), _risk_of(share, random), occur, (share or 0.0) > random
+    risk = _risk_of(share, random)
+    but = _objections(risk, evaluation.batch_size, riskier=(share or 0.0) > random)
+    return _hardness(evaluation), risk, occur, but
 
 
-def _sentence(hard: Aspect, risk: Aspect, occur: Aspect, riskier: bool) -> str:
+def _objections(risk: Aspect, batch_size: int, *, riskier: bool) -> list[str]:
+    """Return what speaks against a plan, though not enough: that its share of false negatives is
+    above that of random batches, and what plans of such batches gained."""
+    return [said for said in (str(risk) if riskier else "", objection(batch_size)) if said]
+
+
+def _sentence(hard: Aspect, risk: Aspect, occur: Aspect, but: list[str]) -> str:
     if not hard.good:
         return f"random batches would do as well: {hard}, {risk}"
     if not risk.good:
         return f"plan again with a guard before you train: {risk}, {hard}"
-    return f"train on this one, because {_reasons(hard, risk, occur, riskier)}"
+    return f"train on this one, because {_reasons(hard, risk, occur, but)}"
 
 
-def _reasons(hard: Aspect, risk: Aspect, occur: Aspect, riskier: bool) -> str:
-    if riskier:
-        return f"{hard} and {occur}, although {risk}"
-    return f"{hard}, {risk}, and {occur}"
+def _reasons(hard: Aspect, risk: Aspect, occur: Aspect, but: list[str]) -> str:
+    said = f"{hard} and {occur}" if str(risk) in but else f"{hard}, {risk}, and {occur}"
+    return f"{said}, although {' and '.join(but)}" if but else said
 
 
 def _hardness(evaluation: Evaluation) -> Aspect:
