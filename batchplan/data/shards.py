@@ -14,7 +14,7 @@ from batchplan.files.inputs import PathLike, has_input_suffix, listed, matches, 
 from batchplan.files.kinds import begins_as_data
 from batchplan.files.reading import readable
 from batchplan.files.remote import RemotePath, ShardPath, located, of_each
-from batchplan.files.saved_data import refuse_table, saved_files
+from batchplan.files.saved_data import refuse_part, refuse_table, saved_files
 from batchplan.files.sidecar import has_plan_metadata, is_own_plan
 from batchplan.options import ShardOrder
 from batchplan.runtime import NOTE, Runtime
@@ -115,6 +115,7 @@ def _expand(
     entries: Iterable[ShardPath]
     magic = [glob.has_magic(part) for part in path.parts]
     if path.is_dir():
+        refuse_part(path)
         if (saved := saved_files(path)) is not None:
             return [path / name for name in saved], None
         entries, begin = list(path.iterdir()), len(path.parts)

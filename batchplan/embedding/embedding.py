@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,19 +21,17 @@ from batchplan.embedding.options import EmbedOptions
 from batchplan.embedding.table import TokenTable, token_table
 from batchplan.errors import InputError
 from batchplan.files.atomic import remove, write_files
-from batchplan.files.documents import parse_json
 from batchplan.files.folders import staged_folder
 from batchplan.files.inputs import PathLike, listed
-from batchplan.files.reading import read_regular
-from batchplan.files.saved_data import EMBEDDED
+from batchplan.files.saved_data import EMBEDDED, embedded_facts
 from batchplan.keywords import EmbedKeywords
 from batchplan.options import with_options
 from batchplan.plans.output import check_folder
 from batchplan.runtime import Observer, Runtime
 
 NAME = EMBEDDED
-_MOST_BYTES = 1 << 20
 _CUT = 300  # characters of a text that is written
+_IDS_AT_ONCE = 1 << 16
 _BATCHES_AT_ONCE = 64  # batches of the model between two steps of the progress
 _WRITE = partial(pq.write_table, compression="none", use_dictionary=False)
 _Advance = Callable[[int], None]
@@ -124,13 +121,16 @@ def embed(
             "columns": settings.names, "id_column": name, "normalize": settings.normalize,
             "batch_size": settings.batch_size, "shard_rows": settings.shard_rows,
         }  # fmt: skip
+        if ids is not None:
+            facts["ids"] = _digest_of_ids(ids)
         if settings.keep_texts:
             facts["texts"] = _CUT
         if source.order:  # of the data of plans for these embeddings
             facts["shard_order"] = source.order
     if reuse and (path / NAME).exists():
         shards = sorted(path.glob("shard-*.parquet"))
-        if _facts_in(path) == facts and len(shards) == -(-source.num_rows // settings.shard_rows):
+        whole = len(shards) == -(-source.num_rows // settings.shard_rows)
+        if whole and embedded_facts(path) == facts:
             return Embedded(facts, _dim(shards[0], settings), len(shards), len(shards))
         check_folder(path, NAME, force=force, inputs=paths)
     tokens = _tokenized(used, source, runtime) if settings.table else None
@@ -197,19 +197,11 @@ def _dim(shard: Path, settings: EmbedOptions) -> int:
         raise InputError(f"{shard}: is damaged ({error!s:.200}); remove it") from error
 
 
-def _facts_in(folder: Path) -> dict[str, Any]:
-    """Return the facts of a folder, {} if they cannot be read."""
-    with suppress(ValueError):
-        found = parse_json(read_regular(folder / NAME, _MOST_BYTES, "the facts of a folder"))
-        return found if isinstance(found, dict) else {}
-    return {}
-
-
 def _claim(folder: Path, facts: dict[str, Any], force: bool) -> None:
     """Begin in an empty folder, or go on in one with the same facts."""
     path, before, names = folder / NAME, {}, list(facts)
     if path.exists():
-        before = _facts_in(folder)
+        before = embedded_facts(folder)
         names = [name for name in facts if before.get(name) != facts[name]]
         if names and not force:
             raise InputError(
@@ -282,6 +274,13 @@ def _digest(source: Source) -> str:
         columns = (column.cast(pa.large_binary()).to_pylist() for column in batch)
         digest.update("".join(map(repr, zip(*columns, strict=True))).encode())
         row += len(batch)
+    return f"b2:{digest.hexdigest()}"
+
+
+def _digest_of_ids(ids: pa.Array) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for start in range(0, len(ids), _IDS_AT_ONCE):
+        digest.update(repr(ids.slice(start, _IDS_AT_ONCE).to_pylist()).encode())
     return f"b2:{digest.hexdigest()}"
 
 

@@ -3,7 +3,7 @@ with versions, whose files also have overwritten and deleted rows."""
 
 from contextlib import suppress
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from batchplan.errors import InputError
 from batchplan.files.documents import parse_json
@@ -68,16 +68,39 @@ def saved_files(folder: ShardPath) -> list[str] | None:
     return list(names)
 
 
+def embedded_facts(folder: Path) -> dict[str, Any]:
+    """Return what `embed` says about a folder; {} if it cannot be read."""
+    with suppress(ValueError):
+        found = parse_json(read_regular(folder / EMBEDDED, _MOST_BYTES, "the facts of a folder"))
+        return found if isinstance(found, dict) else {}
+    return {}
+
+
 def embedded_order(folder: ShardPath) -> ShardOrder | None:
     """Return the order of the files of texts whose embeddings a folder has; None if `embed` wrote
     none."""
-    path = folder / EMBEDDED
-    if not isinstance(path, Path) or not path.is_file():
-        return None
-    with suppress(ValueError, AttributeError, InputError):
-        order = parse_json(read_regular(path, _MOST_BYTES, "the facts")).get("shard_order")
-        return next((known for known in get_args(ShardOrder) if known == order), None)
-    return None
+    order = embedded_facts(folder).get("shard_order") if isinstance(folder, Path) else None
+    return next((known for known in get_args(ShardOrder) if known == order), None)
+
+
+def refuse_part(folder: ShardPath) -> None:
+    """Refuse a folder of `embed` that has not all rows: it was interrupted, or copied in part.
+
+    Raises:
+        InputError: says how many of its shards there are.
+    """
+    if not isinstance(folder, Path):
+        return
+    facts = embedded_facts(folder)
+    rows, each = facts.get("rows"), facts.get("shard_rows")
+    if not (isinstance(rows, int) and isinstance(each, int) and each > 0):
+        return
+    found, wanted = len([*folder.glob("shard-*.parquet")]), -(-rows // each)
+    if found < wanted:
+        raise InputError(
+            f"{folder}: has {found} of the {wanted} shards of its {rows} rows; run `batchplan "
+            "embed` as before to go on, or copy the whole folder"
+        )
 
 
 def refuse_table(folder: ShardPath) -> None:

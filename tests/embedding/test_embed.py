@@ -199,6 +199,30 @@ def test_another_run_is_not_mixed_in(encoder, changes, names, interrupted):
     assert files("pairs") == files("whole")
 
 
+def test_other_ids_are_not_mixed_in(interrupted, table):
+    renumbered = table.set_column(0, "id", [[f"m{row}" for row in range(ROWS)]])
+    pq.write_table(renumbered, "data.parquet")
+    with pytest.raises(InputError, match="was begun with ids b2:"):
+        embed(Letters(), "data.parquet", "pairs", **options())
+
+
+def test_ids_of_a_kept_folder_are_those_of_the_data(data, table):
+    embed(Letters(), data, "pairs", **options())
+    pq.write_table(table.set_column(0, "id", [[f"m{row}" for row in range(ROWS)]]), data)
+    with pytest.raises(InputError, match="pairs: exists already"):
+        embed(Letters(), data, "pairs", **options(), reuse=True)
+
+
+def test_a_folder_without_all_shards_is_refused(interrupted):
+    says = r"has 2 of the 6 shards of its 53 rows; run `batchplan embed` as before to go on"
+    with pytest.raises(InputError, match=f"pairs.partial: {says}"):
+        load_embeddings(PARTIAL)
+    embed(Letters(), interrupted, "pairs", **options())
+    os.remove("pairs/shard-000002.parquet")
+    with pytest.raises(InputError, match="pairs: has 5 of the 6 shards"):
+        load_embeddings("pairs")
+
+
 def test_other_data_are_not_mixed_in(interrupted, table):
     changed = table.set_column(1, "anchor", [[*texts("x")[:-1], "another"]])
     pq.write_table(changed, "data.parquet")
