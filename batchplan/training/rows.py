@@ -8,6 +8,7 @@ import numpy as np
 
 from batchplan.errors import InputError
 from batchplan.options import ROW_COLUMN
+from batchplan.training.sampler import sampler_of
 
 
 class Numbered(NamedTuple):
@@ -45,6 +46,7 @@ def number(loader: Any) -> None:
     """
     from torch.utils.data import IterableDataset  # here: samplers of this package need only NumPy
 
+    sampler = sampler_of(loader)
     for name in ("prepared", "base_dataloader"):
         loader = getattr(loader, name, loader)
     dataset: Any = getattr(loader, "dataset", None)
@@ -54,10 +56,12 @@ def number(loader: Any) -> None:
     if getattr(dataset, "_indices", None) is not None and ROW_COLUMN not in dataset.column_names:
         raise InputError(
             "data set: was selected or sorted, so that its places may not be the rows of the plan; "
-            "call batchplan.training.with_rows on the data set that was planned, then select, and "
-            "pass remove_unused_columns=False to a Trainer"
+            "if it was planned so, call its flatten_indices(); else call with_rows of "
+            "batchplan.training on the data set that was planned, then select, and pass "
+            "remove_unused_columns=False to a Trainer"
         )
-    vars(loader)["dataset"] = _Loaded(dataset)  # DataLoader refuses to set it
+    loaded = _Loaded(dataset, None if sampler is None else sampler.num_rows)
+    vars(loader)["dataset"] = loaded  # DataLoader refuses to set it
     loader.collate_fn = _Collate(loader.collate_fn)
 
 
@@ -115,15 +119,6 @@ class Wrapper:
 class _Rows(Wrapper):
     """A map-style data set whose rows carry their numbers."""
 
-    def __init__(self, dataset: Any) -> None:
-        from torch.utils.data import Subset
-
-        super().__init__(dataset)
-        self._subsets = []  # the indices of each Subset that the data set is, the outer first
-        while isinstance(dataset, Subset):
-            self._subsets.append(dataset.indices)
-            dataset = dataset.dataset
-
     def __len__(self) -> int:
         return len(self._inner)
 
@@ -143,27 +138,40 @@ class _Rows(Wrapper):
     def _numbered(self, row: Any, place: Any) -> Any:
         if _is_numbered(row):
             return row
-        number = self._number(place)
-        return _with(row, ROW_COLUMN, number) if isinstance(row, Mapping) else Numbered(row, number)
-
-    def _number(self, place: Any) -> Any:
-        """Return the number of the row at a place, or the numbers at a list of places."""
-        for indices in self._subsets:
-            many = isinstance(place, list)
-            place = [indices[index] for index in place] if many else indices[place]
-        return place
+        return _with(row, ROW_COLUMN, place) if isinstance(row, Mapping) else Numbered(row, place)
 
 
 class _Loaded(_Rows):
     """A `_Rows` for the `_Collate` of the same loader, which gets the rows of a batch and their
     numbers in two lists. Putting a number into each row and taking it out costs four times as
-    much."""
+    much.
+
+    The rows of a Subset are numbered in the data set that it is a part of, unless only the Subset
+    has as many rows as the plan.
+
+    Args:
+        dataset: of the loader.
+        planned: rows of the plan; None if it is not known.
+    """
+
+    def __init__(self, dataset: Any, planned: int | None) -> None:
+        from torch.utils.data import Subset
+
+        super().__init__(dataset)
+        self._subsets = []  # the indices of each Subset that the data set is, the outer first
+        while isinstance(dataset, Subset):
+            if len(dataset) == planned != len(dataset.dataset):  # type: ignore[arg-type]
+                break
+            self._subsets.append(dataset.indices)
+            dataset = dataset.dataset
 
     def __getitems__(self, places: list[int]) -> Any:
         rows = self._fetch(places)
         if rows and _is_numbered(rows[0]):
             return self._each_numbered(rows, places)
-        return Numbered(rows, self._number(places))
+        for indices in self._subsets:
+            places = [indices[place] for place in places]
+        return Numbered(rows, places)
 
 
 def _is_numbered(row: Any) -> bool:

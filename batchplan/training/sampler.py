@@ -264,13 +264,18 @@ def random_batches(dataset: Sized, **options: Any) -> Any:
     return BatchSampler(order, options["batch_size"], options.get("drop_last", False))
 
 
-def plan_of(loader: Any) -> str | None:
-    """Return the digest of the plan that a loader takes batches from, if it has a
-    `PlanBatchSampler`."""
+def sampler_of(loader: Any) -> PlanBatchSampler | None:
+    """Return the `PlanBatchSampler` that a loader takes batches from, if it has one."""
     loader = getattr(loader, "prepared", loader)
     sampler = getattr(loader, "batch_sampler", None)
     while sampler is not None and not isinstance(sampler, PlanBatchSampler):
         sampler = getattr(sampler, "batch_sampler", None)
+    return sampler
+
+
+def plan_of(loader: Any) -> str | None:
+    """Return the digest of the plan that a loader takes batches from, if that is known."""
+    sampler = sampler_of(loader)
     return None if sampler is None else sampler.plan.begun
 
 

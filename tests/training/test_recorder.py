@@ -110,12 +110,25 @@ def test_subsets_and_data_sets_that_know_their_rows(tmp_path):
     order = plan_of().rows.tolist()
     inner = Subset(Subset(Numbers(mapping), order[::-1]), range(ROWS)[::-1])
     known = Subset(with_rows(Numbers(mapping)), order)
-    for number, dataset in enumerate((inner, known, with_rows(inner))):
+    for number, dataset in enumerate((inner, known)):
         folder = tmp_path / str(number)
         seen = list(Recorder(folder).wrap(DataLoader(dataset, batch_size=4)))
         assert sorted(seen[0]) == ["text", "x"]
         assert verify({0: plan_of()}, Trace(folder)).exact
         assert len(dataset) == ROWS
+
+
+def test_a_subset_may_be_the_data_set_that_was_planned(tmp_path):
+    subset = Subset(Numbers(mapping), list(range(ROWS))[::-3])
+    plan = Plan.cut(range(len(subset))[::-1], Batching(4), num_rows=len(subset))
+    loaders = [DataLoader(data, batch_sampler=PlanBatchSampler(plan))
+               for data in (subset, with_rows(subset))]  # fmt: skip
+    for number, loader in enumerate(loaders):
+        folder = tmp_path / str(number)
+        list(Recorder(folder).wrap(loader))
+        assert verify({0: plan}, Trace(folder)).exact
+    shuffled = with_rows(Subset(Numbers(mapping), plan_of().rows.tolist()))
+    assert [shuffled[row]["batchplan_row"] for row in range(ROWS)] == list(range(ROWS))
 
 
 class Fetched(Numbers):
