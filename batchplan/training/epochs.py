@@ -206,7 +206,9 @@ class EpochPlans:
                 f"{path}: does not exist, but training goes on in the middle of its epoch; restore "
                 "the file, or resume from a checkpoint at the end of an epoch"
             )
-        return self._begun(epoch)
+        plan = self._begun(epoch)
+        self._planner.go_on(epoch, plan)
+        return plan
 
     def is_undecided(self, epoch: int) -> bool:
         """Return whether `for_epoch` would refuse epoch 0 because of the plans in the folder, which

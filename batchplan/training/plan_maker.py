@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from batchplan.data import Embeddings
 from batchplan.errors import BatchplanError, InputError
-from batchplan.files.atomic import write_files
+from batchplan.files.atomic import remove, write_files
 from batchplan.files.remote import located
 from batchplan.options import LIMITS, check_names, named_paths, recorded
 from batchplan.planners import PLANNERS, plan
@@ -27,6 +27,7 @@ from batchplan.training.folder import PlanFolder
 from batchplan.typing import Int64Array
 
 RANDOM = "random"
+_TURN = "turn"  # among the options of a plan: the batch from which on its epoch has another one
 _IDS = "anchor_id", "positive_id", "negative_id"
 _OF_ANY_ROWS = "label_table", "known"  # files of which the rows of a half epoch may be planned
 
@@ -67,6 +68,7 @@ class PlanMaker:
 
     def __post_init__(self) -> None:
         self._epochs = None if self.epochs is None else ceil(self.epochs)
+        self._turns: dict[int, int] = {}  # of epochs that go on
         self._chosen = chosen = self._checked()
         self.batching: Batching = chosen.batching()
         self.partitions: bool = chosen.makes_partition()
@@ -103,6 +105,8 @@ class PlanMaker:
     def turn(self, epoch: int) -> int:
         """Return how many batches of an epoch are random before a planned rest; 0 if there is
         none."""
+        if epoch in self._turns:
+            return self._turns[epoch]
         share = self._random_epochs - epoch
         if self.blind or not 0 < share < 1:
             return 0
@@ -110,6 +114,10 @@ class PlanMaker:
         at_once = batches_per_step(batching.world_size, batching.scope)
         steps = max(1, self.num_rows // (batching.batch_size * at_once))
         return min(max(1, round(share * steps)), steps - 1) * at_once
+
+    def go_on(self, epoch: int, plan: Plan) -> None:
+        """Let an epoch that goes on with its plan have the turn that it began with."""
+        self._turns[epoch] = int(plan.metadata.options.get(_TURN, 0))
 
     def make(self, epoch: int, sides: Sequence[NDArray[np.float16]]) -> None:
         """Save the plan of an epoch, with `measured` figures among its metrics.
@@ -119,6 +127,7 @@ class PlanMaker:
             sides: (N, d) each: x, y if there are pairs, and mined negatives.
         """
         made = self._planned(epoch, sides) if self.is_planned(epoch) else self._random(epoch)
+        remove(self.files.rest_path(epoch))  # of a plan that was removed
         made.save(self.files.plan_path(epoch))
 
     def make_rest(self, epoch: int, sides: Sequence[NDArray[np.float16]]) -> None:
@@ -190,6 +199,7 @@ class PlanMaker:
             Embeddings.alike(self.num_rows), planner=planner, seed=seed, device="cpu", **options
         )
         facts = {**drawn.metadata.options, "guard": self.blind and self._chosen.guard}
+        facts |= {_TURN: turn} if (turn := self.turn(epoch)) else {}
         metadata = replace(drawn.metadata, fingerprint=None, options=facts)  # of no data
         return Plan(drawn.rows, drawn.batch_offsets, metadata)
 

@@ -95,6 +95,34 @@ def test_the_rest_is_planned_from_what_the_first_half_recorded(tmp_path):
     assert [path.name for path in plans.saved()] == ["plan-0000.npz", "plan-0001.npz"]
 
 
+def test_a_rest_of_a_removed_plan_is_not_taken_for_that_of_the_new_one(tmp_path):
+    first = make(tmp_path)
+    train(first, PlanBatchSampler(first))
+    first.end()
+    (tmp_path / "plans/plan-0000.npz").unlink()
+    plans = make(tmp_path, seed=7)
+    seen = train(plans, sampler := PlanBatchSampler(plans))
+    begun = Plan.load(tmp_path / "plans/plan-0000.npz")
+    assert sampler.plan.begun == begun.digest
+    assert seen[:20] == [batch.tolist() for batch in begun.batches()][:20]
+    assert sorted(row for rows in seen for row in rows) == list(range(ROWS))
+
+
+@pytest.mark.parametrize(("before", "stop", "now"), [(1, 30, 0.5), (0.5, 10, 1), (0.75, 25, 0.5)])
+def test_a_resumed_epoch_has_the_random_part_that_it_began_with(before, stop, now, tmp_path):
+    """As after a change of the number of epochs."""
+    plans = make(tmp_path, random_epochs=before)
+    seen = train(plans, sampler := PlanBatchSampler(plans), stop=stop)
+    state = {**sampler.state_dict(), "position": stop}
+    plans.end()
+    resumed = PlanBatchSampler(make(tmp_path, random_epochs=now))
+    resumed.load_state_dict(state)
+    seen += list(resumed)
+    assert sorted(row for rows in seen for row in rows) == list(range(ROWS))
+    begun = [batch.tolist() for batch in Plan.load(tmp_path / "plans/plan-0000.npz").batches()]
+    assert [rows in begun for rows in seen] == [step < 40 * before for step in range(40)]
+
+
 @pytest.mark.parametrize("how", [{"embeddings": "fresh"}, {"predict": None}], ids=str)
 def test_without_predictions_the_rest_is_embedded(how, tmp_path):
     model = Model()
