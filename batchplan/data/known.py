@@ -1,5 +1,6 @@
 """Reads ids of anchors and documents, and lists of known answers: Parquet, or the field's qrels."""
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,19 +58,30 @@ class Named:
                 "mined negative of a row; or leave it out"
             )
 
-        def ids(column: str | None) -> pa.Array:
+        def ids_in(column: str | None) -> pa.Array:
             if column is None:
                 return pa.nulls(data.num_rows, pa.large_string())
             return texts_of(read_labels(column, data, options.label_table))
 
-        columns = [ids(options.positive_id)]
-        columns += map(ids, negatives or [None] * (count - 1))
-        asked, found = ids(options.anchor_id), pa.concat_arrays(columns)
+        columns = [ids_in(options.positive_id)]
+        columns += map(ids_in, negatives or [None] * (count - 1))
+        asked, found = ids_in(options.anchor_id), pa.concat_arrays(columns)
         listed = (pa.array([], pa.large_string()),) * 2
         if options.known is not None:
             listed = read_known(located(options.known))
         (anchors, first), (documents, second) = map(_codes, (asked, found), listed)
         pairs = np.stack([first, second])
+        for side, own, codes, ids in zip(
+            ("anchors", "documents"), (asked, found), pairs, listed, strict=True
+        ):
+            if len(codes) and codes.max() < 0:
+                rows = str(own.drop_null()[:1].to_pylist())[1:-1] or "none"
+                warnings.warn(
+                    f"{options.known}: none of its {side} is one of the rows (it has "
+                    f"{ids[0].as_py()!r:.80}, the rows have {rows:.80}), so its answers change "
+                    "nothing; write ids as the rows have them, the anchor's first",
+                    stacklevel=2,
+                )
         return cls(anchors, documents.reshape(count, -1), pairs[:, (pairs >= 0).all(axis=0)])
 
     def more(self, anchors: Int64Array, documents: Int64Array) -> tuple[Int64Array, Int64Array]:

@@ -1,6 +1,7 @@
 """Known answers never meet as negatives: by brute force over random bipartite graphs."""
 
 import itertools
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -303,6 +304,29 @@ def test_lists(name, tmp_path):
     pairs = answers_of(rows, options, equal=False)
     found = np.stack(np.divmod(pairs.pairs, pairs.width), 1)
     assert found.tolist() == [[0, 0], [0, 1], [1, 1], [2, 2]]
+
+
+@pytest.mark.parametrize(
+    ("listed", "said"),
+    [
+        (
+            "001 0 11 1\n",
+            r"none of its anchors is one of the rows \(it has '001', the rows have '1'\)",
+        ),
+        ("1 0 d11 1\n", r"none of its documents .*'d11', the rows have '11'"),
+        ("11 0 1 1\n", "none of its anchors .*, the anchor's first"),
+        ("7 0 11 1\n1 0 12 1\n", None),
+    ],
+)
+def test_a_list_of_other_ids_is_reported(listed, said, tmp_path, recwarn):
+    (tmp_path / "known.txt").write_text(listed)
+    pq.write_table(pa.table({"a": [1, 2], "p": [11, 12]}), tmp_path / "ids.parquet")
+    files = {name: str(tmp_path / file) for name, file in
+             {"known": "known.txt", "label_table": "ids.parquet"}.items()}  # fmt: skip
+    rows = Embeddings.from_arrays(np.eye(2, dtype=np.float32))
+    answers_of(rows, GuardOptions(anchor_id="a", positive_id="p", **files), equal=False)
+    warned = [str(one.message) for one in recwarn]
+    assert re.search(said, warned[0]) if said else not warned
 
 
 @pytest.mark.parametrize(
