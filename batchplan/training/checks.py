@@ -63,10 +63,35 @@ def part_size(batching: Batching) -> int:
 def digest_of(dataset: Any) -> str | None:
     """Return a digest of 64 rows or less of a datasets.Dataset, by which it is known. None for
     other data sets, whose rows may be random."""
+    rows = _sample(dataset)
+    return None if rows is None else blake2b(repr(rows).encode(), digest_size=16).hexdigest()
+
+
+def _sample(dataset: Any) -> dict[str, list[Any]] | None:
+    """Return the columns of 64 rows or less of a datasets.Dataset; None for other data sets."""
     if not (hasattr(dataset, "with_format") and hasattr(dataset, "__len__")):
         return None
     rows = dataset.with_format("arrow")[range(0, len(dataset), len(dataset) // _SAMPLE + 1)]
-    return blake2b(repr(rows.to_pydict()).encode(), digest_size=16).hexdigest()
+    sampled: dict[str, list[Any]] = rows.to_pydict()
+    return sampled
+
+
+def check_same_rows(planned: Any, dataset: Any) -> None:
+    """Require that two datasets.Dataset of as many rows have them in the same order. Samples of the
+    columns that both have are compared; one may be rewritten, such as by a tokenizer.
+
+    Raises:
+        InputError: all differ.
+    """
+    ours, others = _sample(planned) or {}, _sample(dataset) or {}
+    shared = {name: (repr(ours[name]), repr(others[name])) for name in ours if name in others}
+    differ = [name for name, (our, other) in shared.items() if our != other]
+    alike = [name for name in shared if name not in differ and len({*map(repr, ours[name])}) > 1]
+    if differ and not alike:
+        raise InputError(
+            "data set: the trainer has other rows than the plans got, or has them in another order "
+            f"(column {differ[0]!r}); pass both the same data set"
+        )
 
 
 def check_rows(num_rows: int, dataset: Sized) -> None:

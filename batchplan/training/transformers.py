@@ -26,6 +26,7 @@ from batchplan.training.arguments import checked
 from batchplan.training.checks import (
     asking_trainer,
     check_loader,
+    check_same_rows,
     digest_of,
     resumed_checkpoint,
 )
@@ -127,6 +128,7 @@ class PlannedEpochs(TrainerCallback):
         """
         batches = self.asked()
         check_loader(self.plans.batching, self.plans.num_rows, dataset, batch_size)
+        check_same_rows(self.dataset, dataset)
         return batches
 
     def asked(self) -> Any:

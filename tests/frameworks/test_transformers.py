@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from transformers import Trainer, TrainingArguments
 
 from batchplan import InputError, Plan
@@ -146,6 +147,25 @@ def test_plans_that_come_after_the_trainer(tmp_path):
     late.add_callback(PlannedEpochs(late.train_dataset, embed(late.model)))
     with pytest.raises(InputError, match=r"does not know them; pass callbacks=\[plans\]"):
         late.train()
+
+
+def test_the_trainer_must_have_the_rows_of_the_plans(tmp_path):
+    rows = Dataset.from_dict({"text": [str(row) for row in range(ROWS)], "label": [1] * ROWS})
+    tokenised = rows.map(lambda row: {"text": f"query: {row['text']}", "rows": int(row["text"])})
+    for number, (planned, trained) in enumerate(
+        [(tokenised, tokenised.shuffle(seed=1)), (rows, rows.select(range(ROWS)[::-1]))]
+    ):
+        trainer = make(tmp_path / str(number))
+        plans_in(trainer).dataset, trainer.train_dataset = planned, trained
+        with pytest.raises(InputError, match=r"in another order \(column 'text'\)"):
+            trainer.train()
+    known = rows.add_column("number", list(range(ROWS)))
+    trainer = make(tmp_path / "rewritten")
+    trainer.data_collator = lambda taken: {"rows": torch.tensor([row["number"] for row in taken])}
+    plans_in(trainer).dataset = known
+    trainer.train_dataset = known.map(lambda row: {"text": f"query: {row['text']}"})
+    trainer.train()
+    assert len(trainer.seen) == 2 * len(plans_in(trainer).sampler)
 
 
 def test_who_forgets_a_line_is_told(tmp_path):
