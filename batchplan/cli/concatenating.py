@@ -1,6 +1,9 @@
 """The command `concat`: joins plans of parts of the data to a plan of all rows."""
 
-from typing import Annotated
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -8,6 +11,9 @@ from batchplan.cli.grouping import check_no_urls, grouped
 from batchplan.cli.options import FORCE
 from batchplan.cli.output import say
 from batchplan.options import BatchOrder, option
+
+if TYPE_CHECKING:  # it loads numpy
+    from batchplan.plans.plan import Plan
 
 Parts = Annotated[
     list[str],
@@ -45,5 +51,24 @@ def concat(
     check_output(output, force=force, inputs=parts)
     plans = {f"{path} (part {number})": Plan.load(path) for number, path in enumerate(parts)}
     plan = join(plans, batch_order=batch_order, seed=seed)
-    plan.save(output, force=force, inputs=parts)
+    ids = _ids(parts, [*plans.values()]) if output.lower().endswith(".parquet") else None
+    plan.save(output, force=force, ids=ids, inputs=parts)
     say(f"{output}: {plan.num_batches:,} batches of {plan.metadata.num_rows:,} rows")
+
+
+def _ids(paths: list[str], plans: list[Plan]) -> Any:
+    """Return the ids of the rows of all parts, null for rows that no batch has; None unless each
+    plan has ids, of one type."""
+    import numpy as np
+    import pyarrow as pa
+
+    from batchplan.plans.formats.parquet import entry_ids
+
+    found = []
+    for path, plan in zip(paths, plans, strict=True):
+        if (own := entry_ids(Path(path), plan.digest)) is None:
+            return None
+        entries = np.full(plan.metadata.num_rows, -1)
+        entries[plan.rows] = np.arange(len(plan.rows))
+        found.append(own.take(pa.array(entries, mask=entries < 0)))
+    return pa.concat_arrays(found) if len({own.type for own in found}) == 1 else None

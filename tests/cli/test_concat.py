@@ -1,6 +1,8 @@
 """The command `concat`, as a user runs it."""
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from batchplan.plans import Plan
 
@@ -17,6 +19,29 @@ def test_shards_that_were_planned_alone(npy, done, run):
     done("concat", "a.npy", "b.npz", "-o", "planned.npy", "--batch-order", "planned")
     rows = [Plan.load(name).rows for name in ("a.npy", "b.npz")]
     assert np.array_equal(Plan.load("planned.npy").rows, np.concatenate([rows[0], rows[1] + 48]))
+
+
+def test_ids_of_the_parts_are_kept(done, refused):
+    rows = {"x": np.eye(8, 4).tolist(), "y": np.eye(8, 4, 1).tolist()}
+    for name in "ab":
+        texts = [f"{name}{row}" for row in range(8)]
+        pq.write_table(pa.table({"id": texts, "text": texts, **rows}), f"{name}.parquet")
+        tail = ["--tail", "drop", "-b", 3, "--id-column", "id"]
+        done("random", f"{name}.parquet", *tail, "-o", f"plan-{name}.parquet", "--no-guard")
+        done("random", f"{name}.parquet", *tail, "-o", f"plan-{name}.npy", "--no-guard")
+    done("concat", "plan-a.parquet", "plan-b.parquet", "-o", "all.parquet")
+    table = pq.read_table("all.parquet")
+    expected = [f"{'ab'[row // 8]}{row % 8}" for row in table["row"].to_pylist()]
+    assert table["id"].to_pylist() == expected
+    done("materialize", "all.parquet", "a.parquet", "b.parquet", "-o", "out", "--column", "text")
+    wrong = ["all.parquet", "b.parquet", "a.parquet", "-o", "out", "-f", "--column", "text"]
+    refused(
+        "materialize",
+        *wrong,
+        parts=["got the ids of the plan in another order, first at b.parquet"],
+    )
+    done("concat", "plan-a.parquet", "plan-b.npy", "-o", "some.parquet")
+    assert pq.read_schema("some.parquet").names == ["batch", "row"]
 
 
 def test_refusals(npy, done, refused):
