@@ -32,7 +32,16 @@ def read_plans(
             own = [file for file in path.iterdir() if _EPOCH.fullmatch(file.name)]
             own = [_with_rest(file) for file in sorted(own) if file.suffix in FORMATS]
             if not own:
-                raise InputError(f"{path}: has no plan-0000.npz or the like; give plan files")
+                raise InputError(
+                    f"{path}: has no plan-0000.npz or the like; give plan files. Plans of several "
+                    "data sets are joined in memory: plans.existing(0).save('plan-0000.npz') saves "
+                    "those of epoch 0"
+                )
+            for file in own:
+                if twin := next((one for one in files if one.stem == file.stem), None):
+                    raise InputError(
+                        f"{file}: is of the same epoch as {twin}; give the plans of one run"
+                    )
             files += own
         else:
             files.append(path)

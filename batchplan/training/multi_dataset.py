@@ -74,6 +74,7 @@ class MultiDatasetPlans:
                     f"{name}: its plans have {own.batching}, but plans of {first_name} "
                     f"have {first.batching}, expected the same"
                 )
+            own._run |= {"order": order, "order_seed": seed}
         self.batching, self.rank = first.batching, first.rank
         self._ends: Int64Array = np.cumsum([own.num_rows for own in plans.values()])
         self.num_rows = int(self._ends[-1])

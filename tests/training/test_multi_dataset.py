@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from batchplan import InputError, Plan
+from batchplan.consumption.plans import read_plans
 from batchplan.training import EpochPlans, MultiDatasetPlans, PlanBatchSampler
 from tests.training.test_epochs import everywhere
 
@@ -117,6 +118,31 @@ def test_a_sampler_goes_on_in_its_epoch(tmp_path):
     went_on = PlanBatchSampler(make(tmp_path))
     went_on.load_state_dict(state)
     assert list(went_on) == all_of_it[5:]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [({"order": 0.5}, "whose order is 'proportional', expected 0.5; resume with the order that"),
+     ({"seed": 1}, "seed is 0, expected 1")],
+)  # fmt: skip
+def test_an_epoch_goes_on_in_the_order_that_it_began_with(given, says, tmp_path):
+    series = make(tmp_path)
+    series.for_epoch(0)
+    series.end()
+    with pytest.raises(InputError, match=says):
+        make(tmp_path, **given).existing(0)
+    assert make(tmp_path).existing(0) == series.existing(0)
+
+
+def test_plans_of_several_data_sets_are_not_taken_for_epochs(tmp_path):
+    make(tmp_path).for_epoch(0)
+    with pytest.raises(InputError, match=r"Plans of several data sets are joined .*\.save"):
+        read_plans([tmp_path])
+    with pytest.raises(InputError, match=r"b/plan-0000.npz: is of the same epoch as .*a/plan-0000"):
+        read_plans([tmp_path / "a", tmp_path / "b"])
+    joined = make(tmp_path).existing(0)
+    joined.save(tmp_path / "plan-0000.npz")
+    assert read_plans([tmp_path]) == {0: joined}
 
 
 def test_vectors_go_to_their_data_set(tmp_path):
