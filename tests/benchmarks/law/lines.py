@@ -20,6 +20,8 @@ class Line:
         planner: of `EpochPlans`, None for random batches.
         plan: its options that are no defaults of `PlannedEpochs`.
         loss: arguments of MultipleNegativesRankingLoss.
+        joined: rows of planned batches of which several random ones make a batch; None if a plan
+            has whole batches.
         sampler: what makes batches without a planner.
         crossing: whether plans know which answers of an anchor are documents of other rows; else
             only rows with an equal text are in different batches.
@@ -31,6 +33,7 @@ class Line:
     loss: dict[str, Any] = field(default_factory=dict)
     sampler: Literal["shuffled", "NO_DUPLICATES", "NoKnownAnswers"] = "shuffled"
     crossing: bool = True
+    joined: int | None = None
     base: str = "shuffled"
 
 
@@ -50,6 +53,9 @@ LINES = {
                            base="hardness"),
     "gcbs": Line("`gcbs`", "gcbs"),
     "b3": Line("`b3`", "b3"),
+    "joined": Line("planned batches of 32, joined at random", "partition", joined=32),
+    "joined-hardness": Line("planned batches of 32, joined at random, `hardness_mode`", "partition",
+                            loss=STRONG, joined=32, base="hardness"),
     **{f"mega-{count}": Line(f"planned, {count} mega-batch{'es' * (count > 1)}", "partition",
                              {"mega_batches": count}) for count in (1, 2, 4, 8, 32)},
     **{f"tau-{tau}": Line(f"planned with τ = {tau}", "partition", {"temperature": tau})
@@ -57,4 +63,8 @@ LINES = {
     **{f"guard-{100 - share}": Line(f"planned, guard at {100 - share}%", "partition",
                                     {"relative_margin": share / 100}) for share in (0, 20)},
 }  # fmt: skip
-CHOICES = [name for name, line in LINES.items() if line.planner and not line.loss and line.crossing]
+CHOICES = [
+    name
+    for name, line in LINES.items()
+    if line.planner and line.crossing and not line.loss and not line.joined
+]

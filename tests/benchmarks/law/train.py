@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields
-from itertools import count
+from itertools import chain, count, islice
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -271,8 +271,10 @@ class Planned:
             return TokenTable(sides, model.vectors).predict(*known)
 
         self._records = options["embeddings"] == "training"
+        own = min(line.joined or batch_size, batch_size)
+        self._together = batch_size // own
         self._plans = EpochPlans(
-            folder / "plans", planner, embed=embed, num_rows=len(pairs), batch_size=batch_size,
+            folder / "plans", planner, embed=embed, num_rows=len(pairs), batch_size=own,
             epochs=ceil(epochs), predict=predict if self._records else None,
             same=lambda: first_rows(codes), seed=1000 * seed, device="cpu", **options,
         )  # fmt: skip
@@ -286,7 +288,9 @@ class Planned:
         sampler = PlanBatchSampler(self._plans)
         for epoch in count():
             sampler.set_epoch(epoch)
-            yield from map(np.array, sampler)
+            batches = iter(sampler)
+            while rows := list(chain.from_iterable(islice(batches, self._together))):
+                yield np.array(rows)
 
     def record(self, rows: Ints, x: Floats, y: Floats) -> None:
         """Keep the vectors of a step for the next plan."""
