@@ -157,6 +157,8 @@ LINES = {
                             rates_of="planned-later", parts=(1, 4)),
     "planned-1": Line("planned, 1 mega-batch", planner="partition",
                       plan={**LATER, "mega_batches": 1}, rates_of="planned-later"),
+    "planned-2": Line("planned, 2 mega-batches", planner="partition",
+                      plan={**LATER, "mega_batches": 2}, rates_of="planned-later"),
     "planned-strict": Line("planned, guard at 80%", planner="partition",
                            plan={**LATER, "relative_margin": 0.2}, rates_of="planned-later"),
     "planned-reference": Line("planned, guard by the model before training", planner="partition",
