@@ -19,9 +19,7 @@ from batchplan.planners.partition.options import MEGA_BATCH_ROWS, PartitionOptio
 from batchplan.planners.random import RandomOptions
 from batchplan.runtime import CHOICE, EXPECTED, WARNING, Runtime
 
-# Shares of random negatives that are more similar than the own pair. In docs/training.md a trained
-# model had 0.019, and 2 mega-batches were best. An untrained one had 0.121, and 8 were best.
-TRAINED, UNTRAINED = 0.03, 0.1
+USUAL = 2  # mega-batches; docs/law.md compares other numbers on six data sets
 UNRELATED = 0.4  # sides that do not belong together have 0.5
 SIZING = {"mega_batches", "mega_batch_rows"}
 _GUARDING = ("guard", "relative_margin", "absolute_margin", "max_score", "guard_penalty")
@@ -65,7 +63,7 @@ def choose(
     if embeddings.paired:
         runtime.note(EXPECTED, f"{forecast(seen.beaten_positives, rows)}; see docs/law.md")
     if not SIZING & set(settled):
-        settled["mega_batches"] = count_mega_batches(embeddings, options, runtime, seen)
+        settled["mega_batches"] = count_mega_batches(embeddings, options, runtime)
     if not set(_GUARDING) & set(settled):
         guard, why = _guard(seen)
         settled |= guard
@@ -98,46 +96,31 @@ def settled(embeddings: Data, options: PartitionOptions, runtime: Runtime) -> Pa
     return replace(options, mega_batches=count, mega_batch_rows=None)
 
 
-def count_mega_batches(
-    embeddings: Embeddings,
-    options: PartitionOptions,
-    runtime: Runtime,
-    seen: Description | None = None,
-) -> int:
-    """Return the number of mega-batches that ``auto`` makes, and report its reason to the observer.
-
-    ``seen`` is the description of the embeddings, if it is known already.
-    """
-    seen = seen or describe(embeddings, runtime, similarity=options.similarity, limits=())
-    # Bytes per row of a mega-batch.
+def count_mega_batches(embeddings: Embeddings, options: PartitionOptions, runtime: Runtime) -> int:
+    """Return the number of mega-batches that ``auto`` makes, and report its reason to the
+    observer."""
+    # Bytes per row of a mega-batch, as in docs/planners.md.
     row = 4 * embeddings.dim * (2 + len(embeddings.negatives)) + 280 * options.neighbors
     fitting = max(1, (runtime.memory_left() - 32 * embeddings.num_rows) // row)
     count, why = mega_batches(
-        embeddings.num_rows, options.rows_per_batch, seen.beaten_positives, fitting,
-        options.mega_batch_rows,
-    )  # fmt: skip
+        embeddings.num_rows, options.rows_per_batch, fitting, options.mega_batch_rows
+    )
     runtime.note(CHOICE, f"{count} mega-batch{'es' * (count != 1)}, since {why}")
     return count
 
 
 def mega_batches(
-    num_rows: int, rows_per_batch: int, beaten: float, fitting: int, allowed: int | None = None
+    num_rows: int, rows_per_batch: int, fitting: int, allowed: int | None = None
 ) -> tuple[int, str]:
     """Return the number of mega-batches to make, and the reason.
 
     Args:
         num_rows: N.
         rows_per_batch: rows of a batch; each mega-batch has at least two batches.
-        beaten: `Description.beaten_positives`.
         fitting: rows of the largest mega-batch that fits into memory.
         allowed: largest number of rows of a mega-batch; None for `MEGA_BATCH_ROWS`.
     """
-    share = f"{beaten:.1%} of random negatives are more similar to a row than its own pair"
-    count, why = 4, f"{share}: neither as before training nor as after it"
-    if beaten <= TRAINED:
-        count, why = 2, f"{share}, as after training"
-    elif beaten >= UNTRAINED:
-        count, why = 8, f"{share}, as before training"
+    count, why = USUAL, "models gained less from more (docs/law.md)"
     most_rows = MEGA_BATCH_ROWS, "would take too much time"
     if allowed is not None:
         most_rows = allowed, "are not allowed (--mega-batch-rows)"

@@ -94,8 +94,7 @@ class EpochPlans:
         device, memory: see `batchplan.Runtime`.
         options: options of the planner, such as ``batch_size``. If they leave the number of
             mega-batches of `partition` open, or to ``auto``, it is chosen for the first plan, as
-            ``batchplan plan`` does, and kept: how good the model is at the start predicts how soon
-            it overfits.
+            ``batchplan plan`` does, and kept.
 
     Attributes:
         batching: how the rows of every plan are cut.

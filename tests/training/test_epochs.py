@@ -88,9 +88,9 @@ class Learner:
 @pytest.mark.parametrize(
     ("calls", "options", "count"),
     [
-        (0, {}, 8),  # as before training
-        (1, {}, 2),  # as after it
-        (0, {"mega_batches": "auto"}, 8),
+        (0, {}, 2),
+        (1, {}, 2),
+        (0, {"mega_batches": "auto"}, 2),
         (0, {"mega_batches": "auto", "mega_batch_rows": 25}, 12),
         (0, {"mega_batches": 3}, 3),
         (0, {"mega_batch_rows": 100}, 3),
