@@ -15,27 +15,33 @@ from tests.benchmarks.finetune import table as finetuned
 from tests.benchmarks.finetune.lines import LINES
 from tests.benchmarks.law.table import BEATEN, Grid, figures, joined, signed
 
+# Planned lines, and the lines without a plan that they are compared with.
+BASES = {"planned-later": "shuffled", "planned-cached-256": "cached-256",
+         "planned-cached-1024": "cached-1024"}  # fmt: skip
 FILE = Path(batchplan.expectation.__file__).with_name("trainings.csv")
 
 
 def trainings(grid: Grid, runs: list[finetuned.Run]) -> list[Training]:
     """The mean gains of plans over shuffled batches in two epochs: of the static models, and of
-    fine-tuned ones whose runs have kept the figures of their plans."""
+    fine-tuned ones whose runs have kept the figures of their plans, over random batches of the same
+    size."""
     found = [
         Training(data, "static", rows, size, round(share, 4), round(gain, 2))
         for size in grid.values("batch_size", line="planned")
         for data, rows, share, gain in figures(grid, size)
     ]
-    planned = {"line": "planned-later", "epochs": 2}.items()
-    known = {(run["domain"], run["model"], run["rows"]): run for run in runs
-             if planned <= run.items() and "figures" in run and run["test"]}  # fmt: skip
-    for (domain, model, rows), run in known.items():
-        own, base = (finetuned.final(runs, domain, line, 2, model, rows)
-                     for line in ("planned-later", "shuffled"))  # fmt: skip
+    known = {
+        (run["domain"], run["model"], run["line"], run["rows"]): run
+        for run in runs
+        if run["line"] in BASES and run["epochs"] == 2 and "figures" in run and run["test"]
+    }
+    for (domain, model, line, rows), run in known.items():
+        own, base = (finetuned.final(runs, domain, name, 2, model, rows)
+                     for name in (line, BASES[line]))  # fmt: skip
         if not base:
             continue
         gain = np.mean(finetuned.differences(own, base))
-        found.append(Training(domain, model, rows, LINES[run["line"]].batch_size,
+        found.append(Training(domain, model, rows, LINES[line].batch_size,
                               round(run["figures"][BEATEN], 4), round(float(gain), 2)))  # fmt: skip
     return found
 
