@@ -21,6 +21,7 @@ DATA = "help", "debian", "code", "gloss", "dictionary", "edict"
 PLACE = "data", "rows", "batch_size", "temperature", "epochs", "copies"  # of a run in the grid
 USUAL = {"temperature": 0.05, "epochs": 2.0, "copies": 0.0}
 OTHERS = {"rows": 20_000, "batch_size": 32}  # of the lines that a few places have
+IN_ALL = "shuffled", "hardness", "planned", "planned-hardness"  # lines of the other tables
 BEATEN = "beaten_positives"
 
 Run = dict[str, Any]
@@ -172,24 +173,29 @@ def law(grid: Grid, batch_size: int) -> str:
 
 
 def others(grid: Grid) -> str:
-    """What each line gains over the one without a plan on each data set, in `OTHERS`, and the range
-    of its processor time over that line's."""
-    head = ["Batches", "over", *DATA, "Time"]
+    """What each line of no other table gains over the one without a plan on each data set, in
+    `OTHERS` and in larger batches, and the range of its processor time over that line's."""
+    head = ["Batches", "B", "over", *DATA, "Time"]
     lines = [head, ["---"] * len(head)]
-    for name, line in LINES.items():
-        every = [{"data": data, **OTHERS, **USUAL} for data in DATA]
+    for (name, line), size in product(LINES.items(), grid.values("batch_size", **USUAL)):
+        every = [{"data": data, **OTHERS, "batch_size": size, **USUAL} for data in DATA]
         cells = [told(grid.gain(place, name, line.base)) for place in every]
-        if name != line.base and any(cells):
-            times = sorted(time for place in every
-                           if (time := grid.time(place, name, line.base)) is not None)  # fmt: skip
-            span = f"{times[0]:.1f} to {times[-1]:.1f}"
-            lines.append([line.text, LINES[line.base].text, *cells, span])
+        if name not in (*IN_ALL, *CHOICES) and any(cells):
+            base = LINES[line.base].text
+            lines.append([line.text, f"{size:,}", base, *cells, _span(grid, every, name)])
     return joined(lines)
 
 
+def _span(grid: Grid, every: list[Run], name: str) -> str:
+    times = sorted(time for place in every
+                   if (time := grid.time(place, name, LINES[name].base)) is not None)  # fmt: skip
+    return f"{times[0]:.1f} to {times[-1]:.1f}"
+
+
 def picks(grid: Grid) -> str:
-    """What each line of `CHOICES` gains over shuffled batches on each data set, in `OTHERS`; and
-    what those gain there that are best, on average, on all other data sets."""
+    """What each line of `CHOICES` gains over shuffled batches on each data set, in `OTHERS`, and
+    its processor time over theirs; and what those gain there that are best, on average, on all
+    other data sets."""
     every = [{"data": data, **OTHERS, **USUAL} for data in DATA]
     gains = {name: [grid.gain(place, name, "shuffled") for place in every] for name in CHOICES}
     means = {name: np.array([one[0] for one in own if one is not None])
@@ -202,14 +208,15 @@ def picks(grid: Grid) -> str:
         others = {name: np.delete(own, left_out).mean() for name, own in means.items()}
         chosen.append(max(others, key=lambda name: others[name]))
         found.append(means[chosen[-1]][left_out])
-    lines = [["Plans", *DATA, "Mean"], ["---"] * (len(DATA) + 2)]
+    lines = [["Plans", *DATA, "Mean", "Time"], ["---"] * (len(DATA) + 3)]
     lines += [
-        [LINES[name].text, *map(told, gains[name]), signed(float(own.mean()))]
+        [LINES[name].text, *map(told, gains[name]), signed(float(own.mean())),
+         _span(grid, every, name)]
         for name, own in means.items()
-    ]
+    ]  # fmt: skip
     cells = [f"{signed(float(gain))} ({LINES[name].text})"
              for gain, name in zip(found, chosen, strict=True)]  # fmt: skip
-    lines.append(["the best of the other data sets", *cells, signed(float(np.mean(found)))])
+    lines.append(["the best of the other data sets", *cells, signed(float(np.mean(found))), ""])
     return joined(lines)
 
 
