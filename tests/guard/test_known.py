@@ -47,11 +47,9 @@ class Graph:
     def known(self):
         """bool (n, n): whether a document of row j is a known answer of the anchor of row i."""
         listed = {*zip(self.anchors, self.documents[0], strict=True), *zip(*self.more, strict=True)}
-        n = len(self.anchors)
-        found = np.zeros((n, n), bool)
-        for i, j in itertools.permutations(range(n), 2):
-            found[i, j] = any((self.anchors[i], own) in listed for own in self.documents[:, j])
-        return found
+        answers = {anchor: [d for a, d in listed if a == anchor] for anchor in {*self.anchors}}
+        found = [np.isin(self.documents, answers[anchor]).any(axis=0) for anchor in self.anchors]
+        return np.array(found) & ~np.eye(len(found), dtype=bool)
 
     def arrays(self):
         return (

@@ -111,8 +111,8 @@ def test_many_plans_take_little_more_memory_than_one(helpers):
         return found
 
     peak(plans[:1])  # what is loaded on first use
-    most = min(peak(plans) for _ in range(3))  # tiles in flight depend on the timing of threads
-    assert most < peak(plans[-1:]) + 12 * n * (len(plans) - 1) + 8 * n
+    most = peak(plans[-1:]) + 12 * n * (len(plans) - 1) + 8 * n
+    assert any(peak(plans) < most for _ in range(3))  # tiles in flight depend on threads' timing
 
 
 def test_no_plans(helpers):
