@@ -15,8 +15,8 @@ _CHUNK_BYTES = 1 << 20  # of the widened rows of a step: they stay in the proces
 _COMPARED_BYTES = 8 << 20  # of the rows compared in a step
 
 
-def duplicate_codes(matrix: RowMatrix, advance: Callable[[int], None] | None = None) -> Int64Array:
-    """Return codes of equal rows, numbered in order of first appearance.
+def first_equals(matrix: RowMatrix, advance: Callable[[int], None] | None = None) -> Int64Array:
+    """Return the lowest row that equals each row, which may be the row itself: int64 (N,).
 
     Stored values are compared without normalising; -0.0 equals 0.0. This takes one pass over the
     rows, and a second one over the candidates.
@@ -24,16 +24,7 @@ def duplicate_codes(matrix: RowMatrix, advance: Callable[[int], None] | None = N
     Args:
         matrix: N rows of finite values.
         advance: called with the number of rows done.
-
-    Returns:
-        int64 (N,): a code from 0 for each set of equal rows; -1 for a row that equals no other.
     """
-    return repeated_codes(first_equals(matrix, advance))
-
-
-def first_equals(matrix: RowMatrix, advance: Callable[[int], None] | None = None) -> Int64Array:
-    """Return the lowest row that equals each row, which may be the row itself: int64 (N,). See
-    `duplicate_codes`."""
     hashes = _hashes(matrix, advance)
     first = np.arange(len(hashes))
     waiting = np.argsort(hashes, kind="stable")  # the lowest of equal rows comes first

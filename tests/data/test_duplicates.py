@@ -6,7 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchplan.data import RowMatrix, duplicates
-from batchplan.data.duplicates import document_codes, duplicate_codes
+from batchplan.data.duplicates import document_codes, first_equals, repeated_codes
+
+
+def duplicate_codes(matrix, *advance):
+    return repeated_codes(first_equals(matrix, *advance))
 
 
 def by_dictionary(rows):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchplan.data.duplicates import duplicate_codes
+from batchplan.data.duplicates import first_equals, repeated_codes
 from batchplan.refinement import repair, repair_rows, rounds
 
 
@@ -118,7 +118,7 @@ def test_equal_rows_are_kept_apart(clusters, paired):
     if paired:
         case.y[10:20] = case.y[30:40]
     sides = (case.embeddings().x, case.embeddings().y)[: 1 + paired]
-    case = case.but(groups=tuple(duplicate_codes(side, lambda _: None) for side in sides))
+    case = case.but(groups=tuple(repeated_codes(first_equals(side)) for side in sides))
     assert int(case.together().sum()) // 2 == 81 + 10 * paired
     rows, offsets = sorted_by(case.groups[0], 8)
     assert broken(case, rows, offsets) > 30
