@@ -68,8 +68,11 @@ def digest_of(dataset: Any) -> str | None:
 
 
 def _sample(dataset: Any) -> dict[str, list[Any]] | None:
-    """Return the columns of 64 rows or less of a datasets.Dataset; None for other data sets."""
-    if not (hasattr(dataset, "with_format") and hasattr(dataset, "__len__")):
+    """Return the columns of 64 rows or less of a datasets.Dataset; None for other data sets, also a
+    dictionary of some."""
+    if isinstance(dataset, dict) or not (
+        hasattr(dataset, "with_format") and hasattr(dataset, "__len__")
+    ):
         return None
     rows = dataset.with_format("arrow")[range(0, len(dataset), len(dataset) // _SAMPLE + 1)]
     sampled: dict[str, list[Any]] = rows.to_pydict()
