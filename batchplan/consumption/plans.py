@@ -10,7 +10,7 @@ from batchplan.files.remote import no_url
 from batchplan.plans.formats import FORMATS
 from batchplan.plans.plan import Plan
 
-_EPOCH = re.compile(r"plan-(\d{1,5})\.\w+")  # as `batchplan.training.EpochPlans` names them
+_NAME = re.compile(r"(?:plan|rest)-(\d{1,5})\.\w+")  # as `batchplan.training.EpochPlans` has it
 
 
 def read_plans(
@@ -24,33 +24,40 @@ def read_plans(
         batch_size: batch size of a plan file without metadata.
 
     Raises:
-        InputError: a file is not a plan, or a folder has none.
+        InputError: a file is not a plan, a folder has none, or has another one for an epoch.
     """
     files: list[Path] = []
+    epochs: dict[int | None, Path] = {}
     for path in map(no_url, paths):
-        if path.is_dir():
-            own = [file for file in path.iterdir() if _EPOCH.fullmatch(file.name)]
-            own = [_with_rest(file) for file in sorted(own) if file.suffix in FORMATS]
-            if not own:
-                raise InputError(
-                    f"{path}: has no plan-0000.npz or the like; give plan files. Plans of several "
-                    "data sets are joined in memory: plans.existing(0).save('plan-0000.npz') saves "
-                    "those of epoch 0"
-                )
-            for file in own:
-                if twin := next((one for one in files if one.stem == file.stem), None):
-                    raise InputError(
-                        f"{file}: is of the same epoch as {twin}; give the plans of one run"
-                    )
-            files += own
-        else:
+        if not path.is_dir():
             files.append(path)
-    names = [_EPOCH.fullmatch(file.name.replace("rest-", "plan-")) for file in files]
-    numbers = [int(name[1]) for name in names if name]
+            epochs.setdefault(_epoch(path), path)
+            continue
+        own = [file for file in sorted(path.glob("plan-*")) if file.suffix in FORMATS]
+        own = [file for file in own if _epoch(file) is not None]
+        if not own:
+            raise InputError(
+                f"{path}: has no plan-0000.npz or the like; give plan files. Plans of several data "
+                "sets are joined in memory: plans.existing(0).save('plan-0000.npz') saves those of "
+                "epoch 0"
+            )
+        for file in own:
+            if (twin := epochs.setdefault(_epoch(file), file)) is not file:
+                raise InputError(
+                    f"{file}: is of the same epoch as {twin}; give the plans of one run"
+                )
+        files += map(_with_rest, own)
+    numbers = [number for number in map(_epoch, files) if number is not None]
     if len(set(numbers)) != len(files):
         numbers = list(range(len(files)))
     numbered = sorted(zip(numbers, files, strict=True))
     return {number: Plan.load(file, batch_size=batch_size) for number, file in numbered}
+
+
+def _epoch(path: Path) -> int | None:
+    """Return the epoch that the name of a file says; None if it says none."""
+    match = _NAME.fullmatch(path.name)
+    return int(match[1]) if match else None
 
 
 def _with_rest(path: Path) -> Path:

@@ -140,6 +140,15 @@ def test_plans_of_several_data_sets_are_not_taken_for_epochs(tmp_path):
         read_plans([tmp_path])
     with pytest.raises(InputError, match=r"b/plan-0000.npz: is of the same epoch as .*a/plan-0000"):
         read_plans([tmp_path / "a", tmp_path / "b"])
+    plan = Plan.load(tmp_path / "a/plan-0000.npz")
+    for twin in ("a/rest-0000.npz", "a/plan-0000.npy"):  # also by another name
+        plan.save(tmp_path / twin)
+        with pytest.raises(InputError, match="is of the same epoch as"):
+            read_plans([tmp_path / "a", tmp_path / "b"])
+    with pytest.raises(
+        InputError, match=r"a/plan-0000.npz: is of the same epoch as .*plan-0000.npy"
+    ):
+        read_plans([tmp_path / "a"])
     joined = make(tmp_path).existing(0)
     joined.save(tmp_path / "plan-0000.npz")
     assert read_plans([tmp_path]) == {0: joined}
