@@ -15,11 +15,10 @@ from batchplan.expectation import forecast
 from batchplan.guard.describe import Description, describe
 from batchplan.options import MUCH_EXCLUDED, USUAL_MARGIN
 from batchplan.planners.common.options import PlannerOptions
-from batchplan.planners.partition.options import MEGA_BATCH_ROWS, PartitionOptions
+from batchplan.planners.partition.options import MEGA_BATCH_ROWS, MEGA_BATCHES, PartitionOptions
 from batchplan.planners.random import RandomOptions
 from batchplan.runtime import CHOICE, EXPECTED, WARNING, Runtime
 
-USUAL = 2  # mega-batches; docs/law.md compares other numbers on six data sets
 UNRELATED = 0.4  # sides that do not belong together have 0.5
 SIZING = {"mega_batches", "mega_batch_rows"}
 _GUARDING = ("guard", "relative_margin", "absolute_margin", "max_score", "guard_penalty")
@@ -89,7 +88,7 @@ def settled(embeddings: Data, options: PartitionOptions, runtime: Runtime) -> Pa
                 "from embeddings"
             )
         chosen = options.mega_batches or options.mega_batch_rows
-        return options if chosen else replace(options, mega_batches=2)
+        return options if chosen else replace(options, mega_batches=MEGA_BATCHES)
     if not auto:
         return options
     count = count_mega_batches(embeddings, options, runtime)
@@ -99,7 +98,7 @@ def settled(embeddings: Data, options: PartitionOptions, runtime: Runtime) -> Pa
 def count_mega_batches(embeddings: Embeddings, options: PartitionOptions, runtime: Runtime) -> int:
     """Return the number of mega-batches that ``auto`` makes, and report its reason to the
     observer."""
-    # Bytes per row of a mega-batch, as in docs/planners.md.
+    # Bytes per row of a mega-batch, as `partition` says.
     row = 4 * embeddings.dim * (2 + len(embeddings.negatives)) + 280 * options.neighbors
     fitting = max(1, (runtime.memory_left() - 32 * embeddings.num_rows) // row)
     count, why = mega_batches(
@@ -120,7 +119,7 @@ def mega_batches(
         fitting: rows of the largest mega-batch that fits into memory.
         allowed: largest number of rows of a mega-batch; None for `MEGA_BATCH_ROWS`.
     """
-    count, why = USUAL, "models gained less from more (docs/law.md)"
+    count, why = MEGA_BATCHES, "models gained less from more (docs/law.md)"
     most_rows = MEGA_BATCH_ROWS, "would take too much time"
     if allowed is not None:
         most_rows = allowed, "are not allowed (--mega-batch-rows)"

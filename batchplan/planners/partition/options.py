@@ -9,6 +9,7 @@ from batchplan.options import USUAL_MARGIN, BatchOrder, option
 from batchplan.planners.common.options import PassOptions, PlannerOptions, shuffled_order
 from batchplan.refinement.options import NEIGHBORS
 
+MEGA_BATCHES = 2  # docs/law.md compares other numbers on six data sets
 MEGA_BATCH_ROWS = 65_536  # beyond this, the time per row grows faster than the hardness of batches
 
 
@@ -79,7 +80,7 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
             return self.mega_batches
         if self.mega_batch_rows is not None:
             return -(-num_rows // self.mega_batch_rows)
-        return max(2, -(-num_rows // MEGA_BATCH_ROWS))
+        return max(MEGA_BATCHES, -(-num_rows // MEGA_BATCH_ROWS))
 
     def columns(self) -> tuple[str | None, ...]:
         return (*super().columns(), self.source_column)
