@@ -102,10 +102,10 @@ def risk_in_words(random: float) -> str:
 
 def verdict_on(evaluation: Evaluation) -> Verdict:
     """Return the verdict on a plan; the same figures give the same words."""
-    hard, risk, occur, but = _deciding(evaluation)
+    hard, risk, occur, riskier = _deciding(evaluation)
     return Verdict(
         train=hard.good and risk.good,
-        sentence=_sentence(hard, risk, occur, but),
+        sentence=_sentence(hard, risk, occur, riskier, evaluation.batch_size),
         aspects=(hard, risk, occur, _freshness(evaluation)),
         guard=guard_in_words(evaluation.guard),
         warnings=tuple(_warnings(evaluation, risk)),
@@ -126,7 +126,7 @@ def sentence_on(plan: Plan, gain: Gain) -> str:
     )
     occur = _coverage(plan.metadata.partitions_rows, coverage(plan.rows, plan.metadata.num_rows))
     riskier = gain.plan.false_negatives > random.false_negatives
-    return _sentence(hard, risk, occur, _objections(risk, plan.batch_size, riskier=riskier))
+    return _sentence(hard, risk, occur, riskier, plan.batch_size)
 
 
 def ranking(evaluations: Sequence[Evaluation]) -> list[int]:
@@ -156,7 +156,8 @@ def choose(
             judge,
         )
     best = fit[0]
-    said = f"train on {names[best]}, because {_reasons(*_deciding(evaluations[best]))}"
+    reasons = _reasons(*_deciding(evaluations[best]), evaluations[best].batch_size)
+    said = f"train on {names[best]}, because {reasons}"
     for at in order[: order.index(best)]:
         said += f"; not on {names[at]}, of which {verdicts[at].aspects[1]}"
     if fit[1:]:
@@ -189,33 +190,28 @@ def _judge(names: Sequence[str], limits: Sequence[str], guard: GuardReport | Non
     return f"{said}, for all plans; planned {', '.join(others)}" if others else said
 
 
-def _deciding(evaluation: Evaluation) -> tuple[Aspect, Aspect, Aspect, list[str]]:
-    """Return hardness, false negatives and coverage, and `_objections`."""
+def _deciding(evaluation: Evaluation) -> tuple[Aspect, Aspect, Aspect, bool]:
+    """Return hardness, false negatives and coverage, and whether the share of false negatives is
+    above the share in random batches."""
     share, judge = evaluation.false_negatives, evaluation.judge
     random = 0.0 if judge is None else judge.false_negatives_random
     occur = _coverage(evaluation.partitions_rows, evaluation.coverage)
-    risk = _risk_of(share, random)
-    but = _objections(risk, evaluation.batch_size, riskier=(share or 0.0) > random)
-    return _hardness(evaluation), risk, occur, but
+    return _hardness(evaluation), _risk_of(share, random), occur, (share or 0.0) > random
 
 
-def _objections(risk: Aspect, batch_size: int, *, riskier: bool) -> list[str]:
-    """Return what speaks against a plan, though not enough: that its share of false negatives is
-    above that of random batches, and what plans of such batches gained."""
-    return [said for said in (str(risk) if riskier else "", objection(batch_size)) if said]
-
-
-def _sentence(hard: Aspect, risk: Aspect, occur: Aspect, but: list[str]) -> str:
+def _sentence(hard: Aspect, risk: Aspect, occur: Aspect, riskier: bool, batch_size: int) -> str:
     if not hard.good:
         return f"random batches would do as well: {hard}, {risk}"
     if not risk.good:
         return f"plan again with a guard before you train: {risk}, {hard}"
-    return f"train on this one, because {_reasons(hard, risk, occur, but)}"
+    return f"train on this one, because {_reasons(hard, risk, occur, riskier, batch_size)}"
 
 
-def _reasons(hard: Aspect, risk: Aspect, occur: Aspect, but: list[str]) -> str:
-    said = f"{hard} and {occur}" if str(risk) in but else f"{hard}, {risk}, and {occur}"
-    return f"{said}, although {' and '.join(but)}" if but else said
+def _reasons(hard: Aspect, risk: Aspect, occur: Aspect, riskier: bool, batch_size: int) -> str:
+    said = f"{hard} and {occur}" if riskier else f"{hard}, {risk}, and {occur}"
+    against = [str(risk)] * riskier + [objection(batch_size)]
+    but = " and ".join(filter(None, against))
+    return f"{said}, although {but}" if but else said
 
 
 def _hardness(evaluation: Evaluation) -> Aspect:
