@@ -58,30 +58,24 @@ class Named:
                 "mined negative of a row; or leave it out"
             )
 
-        def ids_in(column: str | None) -> pa.Array:
+        def ids(column: str | None) -> pa.Array:
             if column is None:
                 return pa.nulls(data.num_rows, pa.large_string())
             return texts_of(read_labels(column, data, options.label_table))
 
-        columns = [ids_in(options.positive_id)]
-        columns += map(ids_in, negatives or [None] * (count - 1))
-        asked, found = ids_in(options.anchor_id), pa.concat_arrays(columns)
+        columns = [ids(options.positive_id)]
+        columns += map(ids, negatives or [None] * (count - 1))
+        asked, found = ids(options.anchor_id), pa.concat_arrays(columns)
         listed = (pa.array([], pa.large_string()),) * 2
         if options.known is not None:
             listed = read_known(located(options.known))
         (anchors, first), (documents, second) = map(_codes, (asked, found), listed)
         pairs = np.stack([first, second])
-        for side, own, codes, ids in zip(
+        for side, own, codes, others in zip(
             ("anchors", "documents"), (asked, found), pairs, listed, strict=True
         ):
             if len(codes) and codes.max() < 0:
-                rows = str(own.drop_null()[:1].to_pylist())[1:-1] or "none"
-                warnings.warn(
-                    f"{options.known}: none of its {side} is one of the rows (it has "
-                    f"{ids[0].as_py()!r:.80}, the rows have {rows:.80}), so its answers change "
-                    "nothing; write ids as the rows have them, the anchor's first",
-                    stacklevel=2,
-                )
+                _warn_of_other_ids(f"{options.known}: none of its {side}", own, others)
         return cls(anchors, documents.reshape(count, -1), pairs[:, (pairs >= 0).all(axis=0)])
 
     def more(self, anchors: Int64Array, documents: Int64Array) -> tuple[Int64Array, Int64Array]:
@@ -92,6 +86,15 @@ class Named:
             for (numbers, codes), pairs in zip(sides, self.pairs, strict=True)
         )
         return asked, found
+
+
+def _warn_of_other_ids(which: str, own: pa.Array, listed: pa.Array) -> None:
+    rows = str(own.drop_null()[:1].to_pylist())[1:-1] or "none"
+    warnings.warn(
+        f"{which} is one of the rows (it has {listed[0].as_py()!r:.80}, the rows have {rows:.80}), "
+        "so its answers change nothing; write ids as the rows have them, the anchor's first",
+        stacklevel=3,
+    )
 
 
 def texts_of(labels: pa.ChunkedArray) -> pa.Array:
