@@ -18,6 +18,7 @@ import pytest
 
 from batchplan import Embeddings, InputError, ResourceError, plan
 from batchplan.files.locks import is_marked
+from batchplan.planners import choice
 from batchplan.plans import Plan
 from batchplan.training import EpochPlans, PlanBatchSampler
 from batchplan.training.epochs import process_place
@@ -86,20 +87,25 @@ class Learner:
 
 
 @pytest.mark.parametrize(
-    ("calls", "options", "count"),
+    ("most_rows", "options", "count"),
     [
-        (0, {}, 2),
-        (1, {}, 2),
-        (0, {"mega_batches": "auto"}, 2),
-        (0, {"mega_batches": "auto", "mega_batch_rows": 25}, 12),
-        (0, {"mega_batches": 3}, 3),
-        (0, {"mega_batch_rows": 100}, 3),
+        (300, {}, 2),
+        (60, {}, 5),
+        (300, {"mega_batches": "auto"}, 2),
+        (60, {"mega_batches": "auto"}, 5),
+        (300, {"mega_batches": "auto", "mega_batch_rows": 25}, 12),
+        (60, {"mega_batches": 3}, 3),
+        (60, {"mega_batch_rows": 100}, 3),
     ],
 )
-def test_the_first_plan_settles_the_mega_batches(tmp_path, calls, options, count):
+def test_the_first_plan_settles_the_mega_batches(tmp_path, monkeypatch, most_rows, options, count):
+    """Whatever would be chosen later, also by a run that goes on."""
     options = {"planner": "partition", "num_rows": 300, **options}
-    plans = make(tmp_path, Learner(calls), **options)
-    made = [plans.for_epoch(epoch) for epoch in (0, 2)]
+    monkeypatch.setattr(choice, "MEGA_BATCH_ROWS", most_rows)
+    plans = make(tmp_path, Learner(), **options)
+    made = [plans.for_epoch(0)]
+    monkeypatch.setattr(choice, "MEGA_BATCH_ROWS", 20)
+    made.append(plans.for_epoch(2))
     made.append(make(tmp_path, Learner(1), **options).for_epoch(4))
     assert [plan.metadata.metrics["mega_batches"] for plan in made] == [count] * 3
 
