@@ -29,9 +29,19 @@ def with_rows(dataset: Any) -> Any:
     Returns:
         For a datasets.Dataset, one with a column ``batchplan_row``. For others, a view of
         ``dataset``: mappings get this key, and other rows become pairs (row, number).
+
+    Raises:
+        InputError: a datasets.Dataset has other numbers in the column, as materialized data have.
     """
     if hasattr(dataset, "add_column"):
         if ROW_COLUMN in dataset.column_names:
+            numbers = dataset.with_format("numpy")[ROW_COLUMN][:]
+            if not np.array_equal(numbers, np.arange(len(dataset))):
+                raise InputError(
+                    f"data set: its column {ROW_COLUMN} is not 0 to {len(dataset) - 1:,}, as after "
+                    "a selection, or from `batchplan materialize`; call with_rows before you "
+                    "select, or remove the column if these rows are planned in this order"
+                )
             return dataset
         return dataset.add_column(ROW_COLUMN, np.arange(len(dataset)))
     return _Rows(dataset)

@@ -25,8 +25,10 @@ import pytest
 from typer.testing import CliRunner
 
 from batchplan.cli.app import app
+from batchplan.errors import InputError
 from batchplan.materialize import materialize
 from batchplan.plans import Batching, Plan
+from batchplan.training import with_rows
 from tests.docs.blocks import ROOT, blocks_of
 
 ROWS, BATCH = 1003, 16
@@ -359,6 +361,10 @@ def test_datasets_opens_the_arrow_folder(written, data):
     assert dataset["batchplan_row"][:] == plan.rows.tolist()
     assert dataset["anchor"][:] == [f"question {row}" for row in plan.rows]
     assert dataset.features["vector"].length == 4
+    with pytest.raises(InputError, match=r"its column batchplan_row is not 0 to .* or remove"):
+        with_rows(dataset)  # planned again, its vectors would be recorded for other rows
+    dataset = with_rows(dataset.remove_columns("batchplan_row"))
+    assert with_rows(dataset)["batchplan_row"][:] == list(range(len(dataset)))
 
 
 def test_features_of_datasets_are_kept(tmp_path):
