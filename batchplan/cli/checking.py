@@ -50,8 +50,7 @@ def check(
 ) -> None:
     """Fail if a plan does not meet limits on its metrics.
 
-    Exits with 1 if a gate fails. Estimates (--sample) are judged by their values. docs/metrics.md
-    lists the metrics.
+    Exits with 1 if a gate fails. docs/metrics.md lists the metrics.
 
     \b
     Example:

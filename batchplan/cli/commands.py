@@ -63,8 +63,8 @@ def _batchplan(
 ) -> None:
     """Plan the batches of contrastive training, and measure the plans.
 
-    Start with plan, or with demo, which needs no data. A planner reads embeddings of paired data
-    and writes an order of the rows. The batches of that order contain hard negatives.
+    Start with plan, or with demo, which needs no data. A planner reads embeddings of pairs and
+    writes an order of the rows, whose batches contain hard negatives.
 
     \b
     Example:

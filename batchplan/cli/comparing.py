@@ -42,8 +42,7 @@ def compare(
 ) -> None:
     """Plan with several planners and rank the plans.
 
-    Plans rank by gap reduction over the pairs that one guard allows: that of the options, else of
-    the plans, else the default.
+    Plans rank by hardness, which docs/metrics.md explains.
 
     In the --settings file, a table such as [partition], or ["hard"] with planner = "partition", has
     the options of a planner. --batch-size, --similarity and --temperature apply unless a table sets

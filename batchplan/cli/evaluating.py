@@ -47,8 +47,8 @@ def evaluate(
     """Measure a plan, and say whether to train on it.
 
     Compares the loss with random batches, with all rows at once, and with an oracle that gives
-    each row its hardest negatives. The verdict leaves out likely false negatives. A table of
-    negatives has figures of its own. docs/metrics.md explains every number.
+    each row its hardest negatives. A table of negatives has figures of its own. docs/metrics.md
+    explains every number.
 
     \b
     Example:

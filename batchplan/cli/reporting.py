@@ -59,9 +59,8 @@ def report(
 ) -> None:
     """Show plans on one HTML page, the verdict first.
 
-    The page has pictures, tables, and rows of the hardest batches: who is there, who is kept away,
-    and why. It works offline.
-    docs/metrics.md explains its numbers.
+    The page has pictures, tables, and rows of the hardest batches, with who is kept away and why.
+    It works offline. docs/metrics.md explains its numbers.
 
     \b
     Example:

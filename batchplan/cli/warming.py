@@ -8,8 +8,8 @@ from batchplan.cli.options import QUIET, VERBOSE
 def warmup(quiet: bool = QUIET, verbose: bool = VERBOSE) -> None:
     """Compile all kernels, once for an installation.
 
-    No later run compiles then. Kernels are kept next to the package, else in ~/.cache/batchplan, or
-    in the folder that NUMBA_CACHE_DIR names. All users share those that root compiles.
+    They are kept next to the package, else in ~/.cache/batchplan, or in the folder that
+    NUMBA_CACHE_DIR names. All users share those that root compiles.
 
     \b
     Example:

@@ -32,7 +32,7 @@ class RandomOptions(OptionalGuardOptions, PassOptions, PlannerOptions):
 class ShuffledOptions(RandomOptions):
     """Options of `shuffled`."""
 
-    epoch: int = option(0, "Epoch number, from 0. Each epoch has its own permutation.", ge=0)
+    epoch: int = option(0, "Epoch number, from 0.", ge=0)
 
     def at_epoch(self, epoch: int, epochs: int | None) -> dict[str, Any]:
         return {"epoch": epoch}

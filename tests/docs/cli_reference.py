@@ -29,9 +29,9 @@ _TOP = """\
 
 `make docs` generates this page from `--help`; edit the help, not the page.
 
-Options that several commands share are described first, in groups; all have those for \
-[running](#running). The section of a command has its own options, its groups, the defaults that \
-differ, and the options of these groups that it lacks. `--help` also shows an example.
+Groups of options that commands share come first; all commands have those for \
+[running](#running). The section of a command has its own options, its groups, other defaults, \
+and the options of these groups that it lacks. `--help` also shows an example.
 """
 _DEFAULT = re.compile(r"\s*\[default: ([^]]*)\]")
 _REQUIRED = re.compile(r"\s*\[required\]")

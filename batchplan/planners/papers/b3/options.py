@@ -17,4 +17,4 @@ class B3Options(PlannerOptions):
     batch_order: BatchOrder = shuffled_order()
     skip_nearest: int = option(30, "Nearest rows per row to leave out.", ge=0)
     neighbors: int = option(100, "Next rows per row to link.", ge=1)
-    cluster_size: int = option(32, "Rows per cluster. Each batch combines random clusters.", ge=2)
+    cluster_size: int = option(32, "Rows per cluster.", ge=2)

@@ -16,10 +16,7 @@ class GreedyOptions(PassOptions, PlannerOptions):
     """
 
     random_fraction: float = option(
-        0.0,
-        "Share of each batch to fill at random (at least one row), before the others are chosen.",
-        ge=0,
-        le=1,
+        0.0, "Share of each batch to fill at random first: at least one row.", ge=0, le=1
     )
 
 
@@ -35,7 +32,7 @@ class OsgdOptions(PlannerOptions):
     pool: int = option(
         8, "Random batches to score at a time; all batches, if there are no more.", ge=1
     )
-    keep: int = option(1, "Batches to keep from each pool: those with the highest loss.", ge=1)
+    keep: int = option(1, "Batches to keep from each pool.", ge=1)
     num_batches: int | None = option(
         None, "Number of batches to plan.  [default: N / B, rounded up]", ge=1
     )
