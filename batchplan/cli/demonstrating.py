@@ -23,9 +23,8 @@ def demo(
 ) -> None:
     """Plan sample data, and write a page about the plan.
 
-    The 2,048 pairs of docstrings and code come with the package. Shows each command that it runs.
-    Takes about 10 seconds on two idle cores, and 30 more in a new installation, to compile kernels.
-    The page needs the packages of "batchplanner[report]".
+    Shows each command that it runs. Takes about 10 seconds on two idle cores, and 30 more in a new
+    installation, to compile kernels. The page needs the packages of "batchplanner[report]".
 
     \b
     Example:

@@ -69,7 +69,7 @@ class _Worked(NamedTuple):
 def planner_command(name: str, planner: Planner) -> Callable[..., None]:
     """Return the command of a planner, as a function that typer can read."""
     if issubclass(planner.options, TableOptions):
-        default = f"{TABLE_FILE}, or {PLAN_FILE} for a plan"
+        default = f"{TABLE_FILE} or {PLAN_FILE}"
         content = "Table (.parquet), or with --as-batches a plan file"
         shown = option(None, f"{content}.  [default: {default}]", "--output", "-o")
     else:
@@ -118,7 +118,6 @@ def plan(
     """Choose a planner and its options for the data, and plan.
 
     Prints what it chose, why, the full command that writes the same plan, and the verdict on it.
-    Tables of texts need --model.
 
     \b
     Example:

@@ -35,8 +35,7 @@ class AnswerOptions(SimilarityOptions):
     )
     known: str | None = option(
         None,
-        "Parquet file or qrels with ids of anchors and of documents that answer them, besides "
-        "the pairs of the rows.",
+        "Parquet file or qrels with ids of anchors and of more documents that answer them.",
         kind="path",
     )
     label_table: str | None = label_table_option()

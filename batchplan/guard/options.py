@@ -62,7 +62,7 @@ class GuardOptions(ReferenceOptions, GroupOptions):
 
     relative_margin: float | None = margin_option(None)
     absolute_margin: float | None = option(
-        None, "As --relative-margin, but by this difference instead of a share.", ge=0
+        None, "As --relative-margin, but by this difference.", ge=0
     )
     max_score: float | None = option(
         None, "Put rows that are at least this similar into different batches."
@@ -106,7 +106,7 @@ class OptionalGuardOptions(GuardOptions):
     """
 
     guard: bool | None = option(  # type: ignore[assignment]
-        None, f"{_GUARD}  [default: if there is a limit, or a column of groups or ids]"
+        None, f"{_GUARD}  [default: with a limit, groups or ids]"
     )
 
     def __post_init__(self) -> None:

@@ -27,7 +27,7 @@ _WIDTH = 78
 _TOP = """\
 # Command line
 
-`make docs` generates this page from `--help`; edit the help, not the page.
+`make docs` writes this page from `--help`.
 
 Groups of options that commands share come first; all commands have those for \
 [running](#running). The section of a command has its own options, its groups, other defaults, \
