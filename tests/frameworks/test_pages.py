@@ -84,7 +84,7 @@ def test_frameworks(tmp_path, monkeypatch):
             use_cpu=True, save_strategy="no",
         ),
     }  # fmt: skip
-    assert run_page(ROOT / "docs" / "frameworks.md", names) == 8
+    assert run_page(ROOT / "docs" / "frameworks.md", names) == 6
     assert run_page(ROOT / "docs" / "consumption.md", names) == 2
     assert seen == [64, 64, 22] * 8  # four loops of two epochs
     for plans in ("plans/*", "free-plans/*", "run/_plans/*/*", "_plans/*/*"):
