@@ -24,9 +24,10 @@ def likely_columns(
     """Return the columns that are likely the texts of x, of y and of mined negatives, as
     `text_columns`.
 
-    These are ``anchor`` and ``positive`` if a file has both, otherwise the first two columns of
-    strings, or the first of each side if each has its own files. Columns with names of labels, ids
-    or sources are left out. Mined negatives are ``negative``, or ``negative_1`` and so on.
+    These are ``anchor`` and ``positive`` if there are both, otherwise the first two columns of
+    strings, or the first of each side if each has its own files with texts. Columns with names of
+    labels, ids or sources are left out. Mined negatives are ``negative``, or ``negative_1`` and so
+    on.
 
     Args:
         embeddings: the data, whose files have the columns.
@@ -45,7 +46,9 @@ def likely_columns(
     found = [_strings_in(paths, others) for paths in files]
     if files[0] != files[-1]:
         x, y = ([name for name in found[side] if not is_negative(name)] for side in (0, -1))
-        return [*(x or y)[:1], *(y or x)[:1]]
+        if x and y and not {"anchor", "positive"} <= {*x, *y}:
+            return [x[0], y[0]]
+        found[0] = list(dict.fromkeys(found[0] + found[-1]))
     return paired_columns(found[0], 1 + embeddings.paired, len(embeddings.negatives))
 
 

@@ -243,6 +243,9 @@ TEXTS = {
     "one column": ({"caption": "c", "id": "i", "url": "u"}, None, ["caption"]),
     "none": ({"id": "i"}, None, []),
     "a side each": ({"text": "x"}, {"source": "s", "text": "y"}, ["text", "text"]),
+    "both in x": ({"topic": "t", "q": "q", "a": "a"}, {}, ["q", "a"]),
+    "both in each": (*[{"positive": "p", "anchor": "a"}] * 2, ["anchor", "positive"]),
+    "both in y": ({"topic": "t"}, {"positive": "p", "anchor": "a"}, ["anchor", "positive"]),
 }
 
 
@@ -266,10 +269,10 @@ def test_texts_are_found(case, embeddings, plans, tmp_path):
     )  # fmt: skip
     assert made.columns == columns
     page = Reader((tmp_path / "one.html").read_text("utf-8"))
-    last = (y or x)[columns[:2][-1]] if columns else ""
+    y = y or {}
     for pair in made.plans[0].examples if columns else ():
-        assert f"{x[columns[0]]}{pair.row}" in page.texts
-        assert f"{last}{pair.negative}" in page.texts
+        assert f"{({**y, **x})[columns[0]]}{pair.row}" in page.texts
+        assert f"{({**x, **y})[columns[:2][-1]]}{pair.negative}" in page.texts
     assert any("Texts are from" in text for text in page.texts) == bool(columns)
 
 
