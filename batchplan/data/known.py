@@ -58,14 +58,14 @@ class Named:
                 "mined negative of a row; or leave it out"
             )
 
-        def ids(column: str | None) -> pa.Array:
+        def ids(column: str | None, sides: str = "yx") -> pa.Array:
             if column is None:
                 return pa.nulls(data.num_rows, pa.large_string())
-            return texts_of(read_labels(column, data, options.label_table))
+            return texts_of(read_labels(column, data, options.label_table, sides))
 
         columns = [ids(options.positive_id)]
         columns += map(ids, negatives or [None] * (count - 1))
-        asked, found = ids(options.anchor_id), pa.concat_arrays(columns)
+        asked, found = ids(options.anchor_id, "xy"), pa.concat_arrays(columns)
         listed = (pa.array([], pa.large_string()),) * 2
         if options.known is not None:
             listed = read_known(located(options.known))

@@ -34,10 +34,12 @@ def load_labels(column: str, embeddings: Data, table: str | Path | None = None) 
     return _codes(read_labels(column, embeddings, table))
 
 
-def read_labels(column: str, embeddings: Data, table: str | Path | None = None) -> pa.ChunkedArray:
-    """Return the labels of all rows as dictionary arrays; arguments and errors as
-    `load_labels`."""
-    files = files_of_column(column, embeddings, table, label_type, f"{_LABELS} as labels")
+def read_labels(
+    column: str, embeddings: Data, table: str | Path | None = None, sides: str = "xy"
+) -> pa.ChunkedArray:
+    """Return the labels of all rows as dictionary arrays; arguments and errors as `load_labels`.
+    Without ``table`` the files of the first of the ``sides`` that has the column are read."""
+    files = files_of_column(column, embeddings, table, label_type, f"{_LABELS} as labels", sides)
     pieces = files.pieces([column])
     return pa.chunked_array([encoded(piece.columns[0], files.found[0]) for piece in pieces])
 

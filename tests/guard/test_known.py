@@ -285,6 +285,16 @@ QRELS = {
 }
 
 
+def test_files_of_both_sides_may_name_their_ids_alike(tmp_path):
+    vectors = list(np.eye(4, dtype=np.float32))
+    for side, keys in (("x", [1, 2, 3, 4]), ("y", [7, 8, 7, 9])):
+        pq.write_table(pa.table({"key": keys, "v": vectors}), tmp_path / f"{side}.parquet")
+    data = batchplan.load_embeddings(tmp_path / "x.parquet", tmp_path / "y.parquet")
+    found = answers_of(data, GuardOptions(anchor_id="key", positive_id="key"), equal=False)
+    assert found.anchors.tolist() == [0, 1, 2, 3]
+    assert found.documents.tolist() == [[0, 1, 0, 3]]
+
+
 @pytest.mark.parametrize("name", [*QRELS, "known.parquet"])
 def test_lists(name, tmp_path):
     path = tmp_path / name
