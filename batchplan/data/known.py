@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from batchplan.data.answer_options import AnswerOptions
-from batchplan.data.arrow_types import label_type
+from batchplan.data.arrow_types import id_type, label_type
 from batchplan.data.candidates import Data
 from batchplan.data.formats import parquet
 from batchplan.data.labels import read_labels
@@ -18,7 +18,8 @@ from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath, located, opened_file
 from batchplan.typing import Int64Array
 
-_SCORE = "score"  # the name of a third column: 0 or less is no answer
+_SCORE = "score"  # the name of a third column, or relevance: 0 or less is no answer
+_TEXTS = pa.large_string(), pa.large_binary()  # of ids that are no numbers
 _ROWS_AT_ONCE = 1 << 16
 _FORMATS = (
     "expected a Parquet file whose first two columns are ids of anchors and of documents; lines "
@@ -143,10 +144,14 @@ def _from_parquet(path: ShardPath) -> tuple[pa.Array, pa.Array]:
         names = file.schema.names
         if len(names) < 2:
             raise InputError(f"{path}: got the columns {', '.join(names)}, {_FORMATS}")
-        chosen = [*names[:2], *([_SCORE] if _SCORE in names[2:] else [])]
-        for name in chosen[:2]:
-            if label_type(kind := file.schema.field(name).type) is None:
-                raise InputError(f"{path} column {name!r}: got {kind}, expected ids; {_FORMATS}")
+        chosen = [*names[:2], *(name for name in (_SCORE, "relevance") if name in names[2:])][:3]
+        for name in chosen:
+            kind, ids = file.schema.field(name).type, name in names[:2]
+            if label_type(kind) is None if ids else id_type(kind) in (None, *_TEXTS):
+                expected = "ids" if ids else "numbers"
+                raise InputError(
+                    f"{path} column {name!r}: got {kind}, expected {expected}; {_FORMATS}"
+                )
         parts = list(file.columns(chosen, _ROWS_AT_ONCE))
     if not parts:
         return pa.array([], pa.large_string()), pa.array([], pa.large_string())

@@ -13,6 +13,7 @@ import batchplan
 from batchplan import Embeddings
 from batchplan.data.answers import Answers, answers_of
 from batchplan.data.duplicates import repeated_codes
+from batchplan.data.known import read_known
 from batchplan.errors import InputError, OptionError
 from batchplan.guard import separation
 from batchplan.guard.apart import Apart, apart, separated
@@ -295,13 +296,13 @@ def test_files_of_both_sides_may_name_their_ids_alike(tmp_path):
     assert found.documents.tolist() == [[0, 1, 0, 3]]
 
 
-@pytest.mark.parametrize("name", [*QRELS, "known.parquet"])
+@pytest.mark.parametrize("name", [*QRELS, "score.parquet", "relevance.parquet"])
 def test_lists(name, tmp_path):
     path = tmp_path / name
     if name in QRELS:
         path.write_text(QRELS[name])
     else:
-        columns = {"query-id": ["q1", "q1"], "corpus-id": ["d2", "d3"], "score": [1, 0]}
+        columns = {"query-id": ["q1", "q1"], "corpus-id": ["d2", "d3"], path.stem: [1, 0]}
         pq.write_table(pa.table(columns), path)
     ids = pa.table({"a": ["q1", "q2", "q3"], "p": ["d1", "d2", "d3"]})
     pq.write_table(ids, tmp_path / "ids.parquet")
@@ -353,6 +354,14 @@ def test_lists_that_cannot_be_read(text, said, tmp_path):
         batchplan.plan(
             np.eye(2), planner="random", batch_size=2, known=str(tmp_path / "known.txt"), **named
         )
+
+
+@pytest.mark.parametrize("scores", [["1"], [True], [[1]], [None]], ids=str)
+def test_scores_that_are_no_numbers(scores, tmp_path):
+    path = tmp_path / "known.parquet"
+    pq.write_table(pa.table({"a": [1], "p": [2], "score": scores}), path)
+    with pytest.raises(InputError, match=r"column 'score': got \w+.*, expected numbers"):
+        read_known(path)
 
 
 @pytest.mark.parametrize(
