@@ -29,7 +29,7 @@ from batchplan.materialize.options import MaterializeOptions
 from batchplan.options import ROW_COLUMN, with_options
 from batchplan.plans import Negatives, Plan
 from batchplan.plans.output import check_folder
-from batchplan.runtime import Observer, Runtime, format_bytes
+from batchplan.runtime import NOTE, Observer, Runtime, format_bytes
 from batchplan.typing import Int64Array
 
 NAME = "_batchplan.json"  # of the manifest; readers of folders skip names that begin with _
@@ -102,7 +102,7 @@ def materialize(
         facts.require_order(source.order)
         if ids is not None:
             entries = plan.rows if isinstance(plan, Plan) else plan.anchors
-            _require_ids(entries, ids, source, settings.id_column)
+            _require_ids(entries, ids, source, settings.id_column, runtime)
     source = replace(source, schema=shape.read(source.schema, str(source.paths[0])))
     schema = shape.schema(source.schema)
     form.check(schema)
@@ -140,7 +140,9 @@ def materialize(
     return Materialized(manifest, ordered.read, ordered.temporary, sum(file.size for file in files))
 
 
-def _require_ids(rows: Int64Array, ids: Any, source: Source, column: str | None) -> None:
+def _require_ids(
+    rows: Int64Array, ids: Any, source: Source, column: str | None, runtime: Runtime
+) -> None:
     """Require that these rows of the data have these ids.
 
     Args:
@@ -160,6 +162,12 @@ def _require_ids(rows: Int64Array, ids: Any, source: Source, column: str | None)
             lambda entry: source.place(int(rows[entry])),
         )  # fmt: skip
         check_same(Ids(planned, "the plan", own.place), own)
+    elif column is None:
+        runtime.note(
+            NOTE,
+            f"the plan has ids, the data no column {DEFAULT_ID!r}: rows pair by position; name the "
+            "column that has them with --id-column ('' for none)",
+        )
 
 
 def _room(entries: int, runtime: Runtime) -> int:

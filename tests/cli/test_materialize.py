@@ -153,7 +153,9 @@ def test_ids_of_the_data_must_be_those_of_the_plan(numbered, done, refused):
     refused("materialize", *words, "-f", "--column", "text", parts=says)
     done("materialize", *words, "-f", "--id-column", "")
     pq.write_table(swapped.rename_columns(["text", "number"]), "data.parquet")
-    done("materialize", *words, "-f")
+    noted = "note: the plan has ids, the data no column 'id': rows pair by position"
+    assert noted in done("materialize", *words[:-1], "-f").stderr
+    assert "note" not in done("materialize", *words[:-1], "-f", "--id-column", "").stderr
     refused("materialize", *words, "-f", "--id-column", "number", parts=["column 'number' of"])
     refused(
         "materialize", *words, "-f", "--id-column", "no", parts=["'no': there is no such column"]
