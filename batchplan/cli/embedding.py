@@ -92,7 +92,7 @@ def embedded_texts(
     from batchplan.data.texts import paired_columns, strings_of
     from batchplan.data.wanted import is_negative
     from batchplan.embedding import embed as write
-    from batchplan.runtime import Runtime
+    from batchplan.runtime import NOTE, Runtime
 
     if session.pair or session.negatives not in (None, [], ["none"]):
         raise OptionError("model: given with files of vectors; give one table with all texts")
@@ -101,7 +101,8 @@ def embedded_texts(
         raise OptionError("model: given with one column of two; name both, or none")
     watch = Watch(quiet=session.quiet, verbose=session.verbose)
     with watch.watching():
-        schema = Source.of(data, Runtime(observer=watch), order=session.shard_order).available
+        runtime = Runtime(observer=watch)
+        schema = Source.of(data, runtime, order=session.shard_order).available
         names = strings_of(schema, named)
         usual = paired_columns(names, 2 - session.single)
         mined = [] if session.negatives else [name for name in names if is_negative(name)]
@@ -110,6 +111,11 @@ def embedded_texts(
             raise InputError(
                 f"{data[0]}: the columns are {', '.join(schema.names)}, expected texts; name them "
                 "with --x-column and --y-column"
+            )
+        if not named and len(names) > len(found):
+            columns = " and ".join(found[:2])
+            runtime.note(
+                NOTE, f"texts: the columns {columns}; name others with --x-column and --y-column"
             )
         folder = str(Path("plan" if output == "-" else output).with_suffix(".vectors"))
         write(

@@ -1,5 +1,6 @@
 """Reads the texts of rows, to show them."""
 
+import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from batchplan.files.remote import ShardPath, located
 from batchplan.typing import Int64Array
 
 LABELS = ("label", "labels", "score", "scores", "dataset_name")  # columns that are no texts
-_NO_TEXTS = {*LABELS, "id", "group", "source", "split", "language", "url"}
+_NO_TEXTS = {*LABELS, "group", "source", "split", "language", "url"}
+_ID = re.compile(r"(?i:(.*[-_. ])?([qpd]|doc|uu)?id)|.*[a-z]I[dD]")  # query_id, _id, qid, docId
 
 
 def likely_columns(
@@ -65,7 +67,7 @@ def strings_of(schema: pa.Schema, others: Collection[str | None] = ()) -> list[s
     """Return the columns of strings, without ``others``, and those with names of labels, ids or
     sources."""
     names = [field.name for field in schema if is_text(field.type)]
-    unwanted = {*_NO_TEXTS, *others}
+    unwanted = {*_NO_TEXTS, *others, *filter(_ID.fullmatch, names)} - {"anchor", "positive"}
     return [name for name in names if names.count(name) == 1 and name not in unwanted]
 
 

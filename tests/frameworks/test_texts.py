@@ -95,6 +95,16 @@ def test_texts_become_a_plan_that_is_checked_against_its_vectors():
     assert Path("plan.npy").read_bytes() == before
 
 
+def test_columns_of_ids_are_no_texts_and_a_choice_is_named():
+    assert "note: texts: the columns question and answer; name others" in run(*PLAN).stderr
+    texts = columns()
+    names = {"query_id": "id", "question": "question", "corpus-id": "id", "answer": "answer"}
+    pq.write_table(pa.table({name: texts[own] for name, own in names.items()}), "pairs.parquet")
+    assert "note: texts" not in run(*PLAN, "-f").stderr
+    for side, own in zip(sides(), expected(), strict=True):
+        np.testing.assert_array_equal(side, own)
+
+
 def test_only_the_tokenizer_and_the_table_are_loaded():
     """Neither library that runs models is imported."""
     code = (
@@ -236,7 +246,7 @@ def test_refusals():
     assert not Path("plan.vectors").exists()
     config = Path("model/config.json")
     config.write_text(config.read_text().replace('"hidden_size": 16', '"hidden_size": "many"'))
-    said = run(*PLAN, "--embed", code=3).stderr.splitlines()
+    said = run(*PLAN, "--embed", code=3).stderr.splitlines()[1:]  # after the note
     assert len(said) == 1
     assert "'hidden_size' expected int, got str" in said[0]
     assert not Path("plan.npy").exists()

@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from batchplan.data import load_embeddings
+from batchplan.data.texts import likely_columns
 from batchplan.errors import InputError
 from batchplan.expectation import forecast
 from batchplan.plans import Batching, Plan
@@ -241,6 +242,7 @@ TEXTS = {
     "known names": ({"title": "t", "positive": "p", "anchor": "a"}, None, ["anchor", "positive"]),
     "not mined": ({"negative": "n", "q": "q", "a": "a"}, None, ["q", "a"]),
     "one column": ({"caption": "c", "id": "i", "url": "u"}, None, ["caption"]),
+    "ids": (dict.fromkeys(["_id", "qid", "q", "docId", "paid", "d_id"], "t"), None, ["q", "paid"]),
     "none": ({"id": "i"}, None, []),
     "a side each": ({"text": "x"}, {"source": "s", "text": "y"}, ["text", "text"]),
     "both in x": ({"topic": "t", "q": "q", "a": "a"}, {}, ["q", "a"]),
@@ -274,6 +276,13 @@ def test_texts_are_found(case, embeddings, plans, tmp_path):
         assert f"{({**y, **x})[columns[0]]}{pair.row}" in page.texts
         assert f"{({**x, **y})[columns[:2][-1]]}{pair.negative}" in page.texts
     assert any("Texts are from" in text for text in page.texts) == bool(columns)
+
+
+def test_groups_by_an_anchor_or_a_positive_leave_it_a_text(embeddings, tmp_path):
+    names = {"positive": ["p"] * ROWS, "anchor": ["a"] * ROWS, "group": ["g"] * ROWS}
+    pq.write_table(pa.table(names), tmp_path / "texts.parquet")
+    found = likely_columns(embeddings, tmp_path / "texts.parquet", ["positive"])
+    assert found == ["anchor", "positive"]
 
 
 def test_tiny_shares_are_not_zero():
