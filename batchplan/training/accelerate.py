@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 
 from batchplan.errors import InputError
 from batchplan.plans.plan import Plan
-from batchplan.training.checks import check_rows
+from batchplan.training.checks import check_rows, warn_of_new_order
 from batchplan.training.epochs import EpochPlans
 from batchplan.training.multi_dataset import MultiDatasetPlans
 from batchplan.training.sampler import ALL, PlanBatchSampler
@@ -65,6 +65,8 @@ class PlannedLoader:
         self._devices = accelerator.num_processes
         self.sampler = PlanBatchSampler(source, rank=ALL, world_size=self._devices)
         check_rows(self.sampler.num_rows, dataset)
+        if self.sampler.series is None:
+            warn_of_new_order(dataset)
         self.epoch = self.steps = 0
         loader: DataLoader[Any] = DataLoader(dataset, batch_sampler=self.sampler, **options)
         self.prepared: Any = accelerator.prepare(loader)

@@ -1,6 +1,7 @@
 """Checks that a loader feeds the batches of a plan."""
 
 import sys
+import warnings
 from collections.abc import Sized
 from hashlib import blake2b
 from types import FrameType
@@ -97,13 +98,34 @@ def check_same_rows(planned: Any, dataset: Any) -> None:
         )
 
 
+def length_of(dataset: Any) -> int:
+    """Return the number of rows of a data set. Raises InputError if it has no length."""
+    if not hasattr(dataset, "__len__"):
+        raise InputError(
+            f"data set: got {type(dataset).__name__}, which has no length and no rows by number; "
+            "load it as a datasets.Dataset, or another map-style data set"
+        )
+    return len(dataset)
+
+
+def warn_of_new_order(dataset: Any) -> None:
+    """Warn of a datasets.Dataset that may have been reordered since a single plan was made."""
+    if getattr(dataset, "_indices", None) is not None:
+        warnings.warn(
+            "data set: was selected, sorted or shuffled; if that was after it was planned, batches "
+            "get other rows than the plan says: plan it as it is now; if it was before, call its "
+            "flatten_indices()",
+            stacklevel=3,
+        )
+
+
 def check_rows(num_rows: int, dataset: Sized) -> None:
     """Require that a data set has as many rows as the data of a plan.
 
     Raises:
-        InputError: it has another number.
+        InputError: it has another number, or no length.
     """
-    if (rows := len(dataset)) != num_rows:
+    if (rows := length_of(dataset)) != num_rows:
         raise InputError(
             f"data set: got {rows} rows, but the plan is for {num_rows}; pass the data set that "
             "was planned, in the same order"

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 from batchplan.errors import InputError
 from batchplan.keywords import EpochKeywords
 from batchplan.plans.plan import Plan
-from batchplan.training.checks import check_rows, digest_of
+from batchplan.training.checks import check_rows, digest_of, length_of, warn_of_new_order
 from batchplan.training.epochs import EpochPlans
 from batchplan.training.runs import agree_on_run, folder_of
 from batchplan.training.sampler import PlanBatchSampler, plan_of
@@ -50,8 +50,8 @@ class PlannedData(LightningDataModule):
         options: other arguments of `EpochPlans`, such as ``embeddings`` and ``batch_size``.
 
     Raises:
-        InputError: neither a plan nor ``embed``; and from the Trainer, if its flags
-            would undo a plan, or the plan is for another number of devices.
+        InputError: neither a plan nor ``embed``, or a data set without a length; and from the
+            Trainer, if its flags would undo a plan, or the plan is for another number of devices.
     """
 
     def __init__(
@@ -69,6 +69,9 @@ class PlannedData(LightningDataModule):
             raise InputError("plan: pass either a plan, or embed to plan each epoch")
         if plan is not None and options:
             raise InputError(f"options: got {', '.join(options)} with a plan; leave out either")
+        length_of(dataset)
+        if plan is not None:
+            warn_of_new_order(dataset)
         self._dataset, self._loader = dataset, dict(loader or {})
         self._options: dict[str, Any] = {**options}
         self._plan: Any = plan

@@ -13,7 +13,12 @@ from batchplan.plans.batching import Batching
 from batchplan.plans.plan import Plan
 from batchplan.plans.steps import batches_per_step, share_offsets
 from batchplan.training.arguments import check_arguments, checked
-from batchplan.training.checks import asked_for_training, check_loader, part_size
+from batchplan.training.checks import (
+    asked_for_training,
+    check_loader,
+    part_size,
+    warn_of_new_order,
+)
 
 if TYPE_CHECKING:
     from batchplan.training.epochs import EpochPlans
@@ -202,6 +207,8 @@ class PlanBatchSampler:
                 'devices; pass rank="all"'
             )
         check_loader(self._batching, self.num_rows, dataset, batch_size)
+        if self.series is None:
+            warn_of_new_order(dataset)
         return self
 
     def __len__(self) -> int:

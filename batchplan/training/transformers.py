@@ -28,6 +28,7 @@ from batchplan.training.checks import (
     check_loader,
     check_same_rows,
     digest_of,
+    length_of,
     resumed_checkpoint,
 )
 from batchplan.training.epochs import EpochPlans, process_place
@@ -83,11 +84,7 @@ class PlannedEpochs(TrainerCallback):
         folder: str | os.PathLike[str] | None = None,
         **options: Unpack[EpochKeywords],
     ) -> None:
-        if not hasattr(dataset, "__len__"):
-            raise InputError(
-                f"data set: got a {type(dataset).__name__}, which has no length and no rows by "
-                "number; load it as a datasets.Dataset, or another map-style data set"
-            )
+        length_of(dataset)
         self.dataset: Any = dataset
         self.folder, self.planner = folder, planner
         self.options: dict[str, Any] = {**options}

@@ -17,6 +17,7 @@ from batchplan.training.accelerate import PlannedLoader
 from .numbers import ROWS, Rows, vectors
 from .processes import run
 from .shown import epoch_of, epochs_of
+from .texts import pairs
 
 
 def train(folder, *, resume=False, stop=None, workers=0, accumulate=1, even=True, **options):
@@ -158,6 +159,10 @@ def test_refusals(tmp_path):
     accelerator = Accelerator(cpu=True)
     with pytest.raises(InputError, match="data set: got 46 rows, but the plan is for 47"):
         PlannedLoader(accelerator, Rows(46), plan)
+    with pytest.raises(InputError, match="got IterableDataset, which has no length"):
+        PlannedLoader(accelerator, pairs().to_iterable_dataset(), plan)
+    with pytest.warns(UserWarning, match="data set: was selected, sorted or shuffled"):
+        PlannedLoader(accelerator, pairs().shuffle(seed=0), plan)
     with pytest.raises(InputError, match="world_size=1, but the plan is for 2 devices"):
         PlannedLoader(
             accelerator, Rows(), Plan.cut(range(ROWS), Batching(4, world_size=2), num_rows=ROWS)

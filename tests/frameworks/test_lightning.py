@@ -15,6 +15,7 @@ from batchplan.training.lightning import PlannedData
 from .numbers import ROWS, Rows, vectors
 from .processes import run
 from .shown import epoch_of, epochs_of, run_of
+from .texts import pairs
 
 FLAGS = {"use_distributed_sampler": False, "reload_dataloaders_every_n_epochs": 1}
 
@@ -240,3 +241,7 @@ def test_arguments():
         PlannedData(Rows())
     with pytest.raises(InputError, match="options: got batch_size with a plan"):
         PlannedData(Rows(), plan(), batch_size=4)
+    with pytest.raises(InputError, match="got IterableDataset, which has no length"):
+        PlannedData(pairs().to_iterable_dataset(), plan())
+    with pytest.warns(UserWarning, match="data set: was selected, sorted or shuffled"):
+        PlannedData(pairs().shuffle(seed=0), plan())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import warnings
 import weakref
 from contextlib import nullcontext
 
@@ -550,6 +551,10 @@ def test_a_plan_of_before_as_batch_sampler(tmp_path, saved):
     trainer.seen = []
     trainer.train()
     assert trainer.seen == [batch.tolist() for batch in random_plan().batches()]
+    with pytest.warns(UserWarning, match="data set: was selected, sorted or shuffled"):
+        plan(dataset.shuffle(seed=0), 4)
+    with warnings.catch_warnings(action="error"):
+        plan(dataset.shuffle(seed=0).flatten_indices(), 4)
 
 
 def random_plan():

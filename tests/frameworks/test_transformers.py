@@ -188,5 +188,5 @@ def test_who_forgets_a_line_is_told(tmp_path):
 def test_refusals(options, says, tmp_path):
     with pytest.raises(InputError, match=says):
         make(tmp_path, **options)
-    with pytest.raises(InputError, match="got a generator, which has no length"):
+    with pytest.raises(InputError, match="got generator, which has no length"):
         PlannedEpochs((row for row in range(9)), vectors)
