@@ -90,7 +90,7 @@ def embedded_texts(
     from batchplan.cli.console import Watch
     from batchplan.data.records import Source
     from batchplan.data.texts import paired_columns, strings_of
-    from batchplan.data.wanted import is_negative
+    from batchplan.data.wanted import negatives_of
     from batchplan.embedding import embed as write
     from batchplan.runtime import NOTE, Runtime
 
@@ -105,7 +105,7 @@ def embedded_texts(
         schema = Source.of(data, runtime, order=session.shard_order).available
         names = strings_of(schema, named)
         usual = paired_columns(names, 2 - session.single)
-        mined = [] if session.negatives else [name for name in names if is_negative(name)]
+        mined = [] if session.negatives else negatives_of(names)
         found = [*(named or usual[:2]), *mined * (not session.single)]
         if not found:
             raise InputError(

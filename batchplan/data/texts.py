@@ -10,7 +10,7 @@ import pyarrow as pa
 from batchplan.data.arrow_types import is_text
 from batchplan.data.embeddings import Embeddings
 from batchplan.data.table_files import files_of, files_of_column, opened
-from batchplan.data.wanted import is_negative
+from batchplan.data.wanted import is_negative, negatives_of
 from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath, located
 from batchplan.typing import Int64Array
@@ -60,7 +60,7 @@ def paired_columns(names: Sequence[str], sides: int = 2, mined: int | None = Non
     all."""
     x = [name for name in names if not is_negative(name)]
     chosen = (["anchor", "positive"] if {"anchor", "positive"} <= {*x} else x)[:sides]
-    return chosen + [name for name in names if is_negative(name)][:mined] * (len(chosen) > 1)
+    return chosen + negatives_of(names)[:mined] * (len(chosen) > 1)
 
 
 def strings_of(schema: pa.Schema, others: Collection[str | None] = ()) -> list[str]:

@@ -1,7 +1,7 @@
 """The columns that the user named, and how they choose among the vectors of a file."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -51,10 +51,7 @@ class Wanted:
         for name in named:
             if name not in vectors:
                 raise InputError(f"{where}: {name!r} is none of the {_VECTORS}; {held}")
-        mined = sorted(
-            (name for name in vectors if is_negative(name) and name not in named),
-            key=lambda name: int(name.partition("_")[2] or 0),
-        )
+        mined = negatives_of(name for name in vectors if name not in named)
         others = [name for name in vectors if name not in mined]
         if not (self.negatives or "negatives" in sides):
             others, mined = others or list(vectors), []
@@ -121,6 +118,12 @@ def shown(kind: str, names: Sequence[str]) -> str:
     count = max(1, sum(length < 240 for length in accumulate(len(name) + 2 for name in names)))
     more = f" and {len(names) - count} more" if len(names) > count else ""
     return f"the {kind} are {', '.join(names[:count])}{more}"
+
+
+def negatives_of(names: Iterable[str]) -> list[str]:
+    """Return the columns of mined negatives, in the order of their numbers."""
+    found = filter(is_negative, names)
+    return sorted(found, key=lambda name: int(name.partition("_")[2] or 0))
 
 
 def is_negative(name: str) -> bool:

@@ -63,7 +63,7 @@ def test_inspect_compares_them(mined, done):
 
 def test_the_report_shows_false_ones(mined, done, folder):
     done("random", *mined, *SIZE, "-o", "plan.npy")
-    names = ("negative_1", "negative_2", "anchor", "positive")
+    names = ("negative_2", "negative_1", "anchor", "positive")  # numbers count, not places
     texts = {name: [f"{name} of {row}" for row in range(48)] for name in names}
     pq.write_table(pa.table(texts), "texts.parquet")
     done("report", "plan.npy", *mined, "--text-table", "texts.parquet", "-o", "report.html")
