@@ -7,7 +7,10 @@ from hashlib import blake2b
 from types import FrameType
 from typing import Any, Final
 
+import numpy as np
+
 from batchplan.errors import InputError
+from batchplan.options import ROW_COLUMN
 from batchplan.plans.batching import Batching
 
 _MAKERS: Final = {  # the methods of a Trainer that make loaders: whether of the training
@@ -108,8 +111,22 @@ def length_of(dataset: Any) -> int:
     return len(dataset)
 
 
+def check_numbers(dataset: Any) -> None:
+    """Refuse a datasets.Dataset with row numbers of another order; raises InputError."""
+    numbers = dataset.with_format("numpy")[ROW_COLUMN][:]
+    if not np.array_equal(numbers, np.arange(len(dataset))):
+        raise InputError(
+            f"data set: its column {ROW_COLUMN} is not 0 to {len(dataset) - 1:,}, as after a "
+            "selection, or from `batchplan materialize`; call with_rows before you select, or "
+            "remove the column if these rows are planned in this order"
+        )
+
+
 def warn_of_new_order(dataset: Any) -> None:
-    """Warn of a datasets.Dataset that may have been reordered since a single plan was made."""
+    """Warn of a datasets.Dataset that may have been reordered since a single plan was made. Refuse
+    one with row numbers of another order, as `materialize` writes; raises InputError."""
+    if ROW_COLUMN in (getattr(dataset, "column_names", None) or ()):
+        check_numbers(dataset)
     if getattr(dataset, "_indices", None) is not None:
         warnings.warn(
             "data set: was selected, sorted or shuffled; if that was after it was planned, batches "

@@ -8,6 +8,7 @@ import numpy as np
 
 from batchplan.errors import InputError
 from batchplan.options import ROW_COLUMN
+from batchplan.training.checks import check_numbers
 from batchplan.training.sampler import sampler_of
 
 
@@ -35,13 +36,7 @@ def with_rows(dataset: Any) -> Any:
     """
     if hasattr(dataset, "add_column"):
         if ROW_COLUMN in dataset.column_names:
-            numbers = dataset.with_format("numpy")[ROW_COLUMN][:]
-            if not np.array_equal(numbers, np.arange(len(dataset))):
-                raise InputError(
-                    f"data set: its column {ROW_COLUMN} is not 0 to {len(dataset) - 1:,}, as after "
-                    "a selection, or from `batchplan materialize`; call with_rows before you "
-                    "select, or remove the column if these rows are planned in this order"
-                )
+            check_numbers(dataset)
             return dataset
         return dataset.add_column(ROW_COLUMN, np.arange(len(dataset)))
     return _Rows(dataset)

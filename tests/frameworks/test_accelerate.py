@@ -163,6 +163,10 @@ def test_refusals(tmp_path):
         PlannedLoader(accelerator, pairs().to_iterable_dataset(), plan)
     with pytest.warns(UserWarning, match="data set: was selected, sorted or shuffled"):
         PlannedLoader(accelerator, pairs().shuffle(seed=0), plan)
+    materialized = pairs().add_column("batchplan_row", range(ROWS)[::-1])
+    with pytest.raises(InputError, match="its column batchplan_row is not 0 to 46"):
+        PlannedLoader(accelerator, materialized, plan)
+    PlannedLoader(accelerator, with_rows(pairs()), plan)
     with pytest.raises(InputError, match="world_size=1, but the plan is for 2 devices"):
         PlannedLoader(
             accelerator, Rows(), Plan.cut(range(ROWS), Batching(4, world_size=2), num_rows=ROWS)
