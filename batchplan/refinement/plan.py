@@ -2,9 +2,11 @@
 
 from typing import Any, Unpack
 
+from batchplan.data.answer_options import ANSWER_OPTIONS
 from batchplan.data.candidates import Candidates, Data, data_of
 from batchplan.data.labels import source_codes
 from batchplan.data.reference import stored_reference
+from batchplan.errors import InputError
 from batchplan.graph.affinity import neighbor_lists
 from batchplan.guard.guard import guard_of
 from batchplan.keywords import RefineKeywords
@@ -16,6 +18,9 @@ from batchplan.refinement.options import NEIGHBORS, RefineOptions
 from batchplan.refinement.passes import refine_rows
 from batchplan.refinement.repair import repair_rows
 from batchplan.runtime import Observer, Runtime
+from batchplan.text import one_line
+
+_APART = ("group_column", "source_column", *ANSWER_OPTIONS)  # options that keep rows apart
 
 
 @with_options(RefineOptions)
@@ -44,8 +49,8 @@ def refine(
         A plan with the same batch sizes in the same order. Its metrics are described at `improved`.
 
     Raises:
-        InputError: an unknown option or one out of range, a plan of other data, or arrays
-            that `Embeddings.from_arrays` refuses.
+        InputError: an unknown option or one out of range, a plan of other data, a plan by columns
+            that the options do not name, or arrays that `Embeddings.from_arrays` refuses.
         ResourceError: not enough memory, or no such device.
     """
     runtime, settings = Runtime.of(device, memory, seed, observer), RefineOptions(**options)
@@ -57,6 +62,7 @@ def refine_plan(plan: Plan, embeddings: Data, options: RefineOptions, runtime: R
     """`refine` with options and a runtime; raises the same."""
     plan.require_match(embeddings.num_rows, None)
     plan.metadata.require_order(embeddings.shard_order)
+    _require_columns(plan, options)
     unchanged = {"passes": 0, "refine_gain": 0.0}
     refined = plan.with_metadata(metrics=unchanged)
     guard = guard_of(embeddings, options, runtime)
@@ -81,6 +87,23 @@ def refine_plan(plan: Plan, embeddings: Data, options: RefineOptions, runtime: R
         fingerprint=embeddings.fingerprint, versions=dict(library_versions()),
         shard_order=embeddings.shard_order or before.shard_order,
     )  # fmt: skip
+
+
+def _require_columns(plan: Plan, options: RefineOptions) -> None:
+    """Require the columns and the list by which the plan keeps rows apart, or swaps would bring
+    these together. Raises InputError."""
+    planned = {name: plan.metadata.options.get(name) for name in _APART}
+    lost = {name: value for name, value in planned.items() if value and not getattr(options, name)}
+    if lost.keys() - {"label_table"}:
+        spelled = " ".join(
+            one_line(f"--{name.replace('_', '-')} {one!s:.80}")
+            for name, value in lost.items()
+            for one in (value if isinstance(value, list) else [value])
+        )
+        raise InputError(
+            f"plan: was made with {spelled}; name them again, or swaps would bring rows together "
+            "that it keeps apart"
+        )
 
 
 def improved(

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import batchplan
@@ -71,6 +73,24 @@ def test_a_plan_of_older_embeddings_of_the_same_rows(done, plan, pairs):
 )
 def test_refusals(refused, plan, given, says):
     assert says in refused(*plan, *given, code=2 if ": got " in says else 3)
+
+
+def test_what_a_plan_keeps_apart_is_named_again(done, refused, npy):
+    columns = {"g": np.arange(48) // 2, "s": np.arange(48) // 24, "a": range(48), "p": range(48)}
+    pq.write_table(pa.table(columns), "t.parquet")
+    Path("known.tsv").write_text("0\t1\t1\n")
+    table, size = ["--label-table", "t.parquet"], ["-b", 8, "-f", "-q", "-o", "plan.npy"]
+    for lost in (
+        "--group-column g",
+        "--source-column s",
+        "--anchor-id a --positive-id p --known known.tsv",
+    ):
+        named = lost.split()
+        done("partition", *npy, *named, *table, *size)
+        says = [f"{lost} --label-table t.parquet", "name them again"]
+        refused("refine", "plan.npy", *npy, "--passes", 0, "-f", "-o", "refined.npy", parts=says)
+        done("refine", "plan.npy", *npy, *named, *table, "-f", "-q", "-o", "refined.npy")
+        refused("refine", "refined.npy", *npy, "-o", "again.npy", parts=says)
 
 
 def test_a_plan_of_other_data(refused, plan, pairs):
