@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
@@ -178,12 +179,24 @@ def refine(
         from batchplan.refinement.plan import refine_plan
 
         before = load_plan(plan, batch_size, opened.data.num_rows)
+        if opened.data.ids is not None and plan.lower().endswith(".parquet"):
+            _require_ids(plan, before, opened.data.ids)
         made = refine_plan(before, opened.data, options, opened.runtime)
         return _Worked(made, options, before=before)
 
     path = REFINED_FILE if output is None else output
     read = [plan, *paths_of(options, session)]
     _run(work, session, embeddings or [], path, read, force=force, json=json)
+
+
+def _require_ids(path: str, plan: Plan, ids: Any) -> None:
+    """Require that a Parquet plan has no other ids than the data, which may be embedded anew."""
+    from batchplan.data.ids import Ids, check_same
+    from batchplan.plans.formats.parquet import entry_ids
+
+    if (planned := entry_ids(Path(path), plan.digest)) is not None:
+        own = Ids(ids.take(plan.rows), "the data", lambda entry: f"row {plan.rows[entry]}")
+        check_same(Ids(planned, "the plan"), own)
 
 
 def _labelled(options: PlainOptions, texts: list[str]) -> PlainOptions:

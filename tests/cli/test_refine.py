@@ -93,6 +93,17 @@ def test_what_a_plan_keeps_apart_is_named_again(done, refused, npy):
         refused("refine", "refined.npy", *npy, "-o", "again.npy", parts=says)
 
 
+def test_ids_of_the_data_must_be_those_of_the_plan(done, refused, parquet):
+    done("random", parquet, "-b", 8, "-q", "-o", "plan.parquet")
+    table = pq.read_table(parquet)
+    embedded = table.set_column(1, table.column_names[1], table[2])  # by a later model
+    pq.write_table(embedded, "new.parquet")
+    done("refine", "plan.parquet", "new.parquet", "-q")
+    pq.write_table(embedded.take([*range(46), 47, 46]), "new.parquet")
+    says = "the data: got the ids of the plan in another order"
+    assert says in refused("refine", "plan.parquet", "new.parquet", "-f", "-q")
+
+
 def test_a_plan_of_other_data(refused, plan, pairs):
     for name, side in zip("xy", pairs, strict=True):
         np.save(f"{name}.npy", side[:-1])
