@@ -41,7 +41,9 @@ class EmbedOptions:
     )
     normalize: bool = option(False, "Scale vectors to length 1.", "--normalize")
     batch_size: int = option(32, "Texts at a time.", "--batch-size", "-b", ge=1)
-    shard_rows: int = option(16384, "Rows of a shard.", ge=1, lt=1 << 32)
+    shard_rows: int = option(
+        16384, "Rows of a shard. An interruption loses at most one.", ge=1, lt=1 << 32
+    )
 
     def __post_init__(self) -> None:
         check_options(self)

@@ -36,7 +36,9 @@ class MaterializeOptions:
     )
     shard_order: ShardOrder | None = SHARD_ORDER
     id_column: str | None = option(
-        None, "Column of row ids.  [default: id, if there is one]", kind="column"
+        None,
+        "Column of row ids, to compare with a Parquet plan's.  [default: id, if there is one]",
+        kind="column",
     )
 
     def __post_init__(self) -> None:

@@ -32,7 +32,7 @@ class OsgdOptions(PlannerOptions):
     pool: int = option(
         8, "Random batches to score at a time; all batches, if there are no more.", ge=1
     )
-    keep: int = option(1, "Batches to keep from each pool.", ge=1)
+    keep: int = option(1, "Batches to keep from each pool: those with the highest loss.", ge=1)
     num_batches: int | None = option(
         None, "Number of batches to plan.  [default: N / B, rounded up]", ge=1
     )
