@@ -10,7 +10,7 @@ from batchplan.report.palette import DASHES, MUTED, PLANS, STYLE
 from batchplan.report.render import to_svg
 from tests.benchmarks.law.table import DATA, USUAL, Grid
 
-TICKS = 5_000, 20_000, 80_000
+TICKS = 5_000, 50_000, 500_000
 COLUMNS = 2
 PANEL = 195, 150  # px; two panels side by side can be read on a phone
 
