@@ -20,14 +20,14 @@ from batchplan.runtime import parse_memory
 from batchplan.text import check_urls, clean, keyed_url, meant, one_line
 
 PACKAGE = Path(batchplan.__file__).parent
-MEGABYTE, SHORT = 1 << 20, 1 << 13
+MEGABYTE, SHORT = 1 << 20, 1 << 14
 # Letters, digits, what URLs, numbers, markup and commands of CI runners are made of, spaces, and
 # characters that no terminal shows; then longer pieces that nearly match.
 PIECES = [
     *"Z0+.-:/@?&=#_ \n\"'\\[", "\0", "\x1b[31m", "\u0301", "\udcff", "ab:/", "gs://a", "##vso[",
     " at 0x", "index 1", "negative_", "all lists to be of size=1", "trace.1",
 ]  # fmt: skip
-# A quadratic scan takes about 0.3 s for `SHORT` and hours for `MEGABYTE`, others 1 and 100 ms.
+# A quadratic scan takes 0.5 s and more for `SHORT` and hours for `MEGABYTE`, others 2 and 100 ms.
 PATIENCE = {SHORT: 0.2, MEGABYTE: 5.0}
 USED = "match", "fullmatch", "search", "findall", "finditer", "split", "sub"
 

@@ -32,7 +32,9 @@ def open_table(
             for some in _parts(block, len(columns or ())):
                 where = f"{path}, after line {before}"
                 if len(some) == 1 and some[0].count(b":") > _MOST_COLUMNS:
-                    _require_few(re.findall(rb'"((?:[^"\\]|\\.)*+)"\s*+:', some[0]), where)
+                    # Other strings are matched too, or each of their quotes would be a new start.
+                    names = re.findall(rb'"((?:[^"\\]|\\.)*+)"\s*+:|"(?:[^"\\]|\\.)*+"?+', some[0])
+                    _require_few(filter(None, names), where)
                 yield _parsed(b"".join(some), columns, where)
                 before += len(some)
 
