@@ -33,8 +33,8 @@ def open_table(
                 where = f"{path}, after line {before}"
                 if len(some) == 1 and some[0].count(b":") > _MOST_COLUMNS:
                     # Other strings are matched too, or each of their quotes would be a new start.
-                    names = re.findall(rb'"((?:[^"\\]|\\.)*+)"\s*+:|"(?:[^"\\]|\\.)*+"?+', some[0])
-                    _require_few(filter(None, names), where)
+                    strings = re.findall(rb'"((?:[^"\\]|\\.)*+)"?+\s*+(:?)', some[0])
+                    _require_few((name for name, colon in strings if colon), where)
                 yield _parsed(b"".join(some), columns, where)
                 before += len(some)
 
