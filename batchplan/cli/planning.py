@@ -179,7 +179,7 @@ def refine(
         from batchplan.refinement.plan import refine_plan
 
         before = load_plan(plan, batch_size, opened.data.num_rows)
-        if opened.data.ids is not None and plan.lower().endswith(".parquet"):
+        if opened.data.ids is not None:
             _require_ids(plan, before, opened.data.ids)
         made = refine_plan(before, opened.data, options, opened.runtime)
         return _Worked(made, options, before=before)

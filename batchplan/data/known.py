@@ -145,10 +145,10 @@ def _from_parquet(path: ShardPath) -> tuple[pa.Array, pa.Array]:
         if len(names) < 2:
             raise InputError(f"{path}: got the columns {', '.join(names)}, {_FORMATS}")
         chosen = [*names[:2], *(name for name in (_SCORE, "relevance") if name in names[2:])][:3]
-        for name in chosen:
-            kind, ids = file.schema.field(name).type, name in names[:2]
-            if label_type(kind) is None if ids else id_type(kind) in (None, *_TEXTS):
-                expected = "ids" if ids else "numbers"
+        for name, expected in zip(chosen, ("ids", "ids", "numbers"), strict=False):
+            kind = file.schema.field(name).type
+            read_as = label_type(kind) if expected == "ids" else id_type(kind)
+            if read_as is None or (expected == "numbers" and read_as in _TEXTS):
                 raise InputError(
                     f"{path} column {name!r}: got {kind}, expected {expected}; {_FORMATS}"
                 )
