@@ -65,3 +65,6 @@ class AnswerOptions(SimilarityOptions):
 
 #: The names of the options that say which answers are known.
 ANSWER_OPTIONS = tuple(AnswerOptions.__annotations__)
+
+#: The names of the options that keep rows in different batches, or in those of their source.
+APART = ("group_column", "source_column", *ANSWER_OPTIONS)

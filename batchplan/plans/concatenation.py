@@ -1,9 +1,11 @@
 """Joins plans of parts of the data."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
+from batchplan.data.answer_options import APART
 from batchplan.errors import InputError
 from batchplan.options import BatchOrder
 from batchplan.plans.batching import Batching
@@ -81,10 +83,30 @@ def concat(
     file_orders = {plan.metadata.shard_order for plan in parts} - {None}
     metadata = PlanMetadata.stamped(
         batching, int(counts.sum()), whole,
-        planner="concat", options={"plans": [plan.digest for plan in parts]}, seed=seed,
+        planner="concat", options=_options_of(parts), seed=seed,
         shard_order=file_orders.pop() if len(file_orders) == 1 else None,
     )  # fmt: skip
     return Plan(rows, offsets, metadata)
+
+
+def _options_of(parts: list[Plan]) -> dict[str, Any]:
+    """Return the digests of the parts, and what keeps their rows apart. The label table of a part
+    has no other rows, so it is left out."""
+    options: dict[str, Any] = {"plans": [plan.digest for plan in parts]}
+    for name in APART:
+        found = [value for plan in parts if (value := plan.metadata.options.get(name))]
+        if found and name != "label_table":
+            alike = found.count(found[0]) == len(found)
+            options[name] = found[0] if alike else _distinct(found)
+    return options
+
+
+def _distinct(values: list[Any]) -> list[Any]:
+    """Return values, and those of lists among them, once each; files may have anything."""
+    out: list[Any] = []
+    for value in values:
+        out += [one for one in (value if isinstance(value, list) else [value]) if one not in out]
+    return out
 
 
 def _in_turn(turns: Int64Array, steps: Int64Array) -> Int64Array:

@@ -2,7 +2,7 @@
 
 from typing import Any, Unpack
 
-from batchplan.data.answer_options import ANSWER_OPTIONS
+from batchplan.data.answer_options import APART
 from batchplan.data.candidates import Candidates, Data, data_of
 from batchplan.data.labels import source_codes
 from batchplan.data.reference import stored_reference
@@ -19,8 +19,6 @@ from batchplan.refinement.passes import refine_rows
 from batchplan.refinement.repair import repair_rows
 from batchplan.runtime import Observer, Runtime
 from batchplan.text import one_line
-
-_APART = ("group_column", "source_column", *ANSWER_OPTIONS)  # options that keep rows apart
 
 
 @with_options(RefineOptions)
@@ -92,7 +90,7 @@ def refine_plan(plan: Plan, embeddings: Data, options: RefineOptions, runtime: R
 def _require_columns(plan: Plan, options: RefineOptions) -> None:
     """Require the columns and the list by which the plan keeps rows apart, or swaps would bring
     these together. Raises InputError."""
-    planned = {name: plan.metadata.options.get(name) for name in _APART}
+    planned = {name: plan.metadata.options.get(name) for name in APART}
     lost = {name: value for name, value in planned.items() if value and not getattr(options, name)}
     if lost.keys() - {"label_table"}:
         spelled = " ".join(

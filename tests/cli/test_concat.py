@@ -51,3 +51,34 @@ def test_refusals(npy, done, refused):
     refused("concat", "a.npy", "b.npy", parts=["b.npy (part 1): its batch size is 6, but 8 in a."])
     refused("concat", "a.npy", "a.npy", "-o", "a.npy", "-f", parts=["would overwrite"])
     refused("concat", "a.npy", "c.npy", parts=["c.npy: no such file"])
+
+
+def test_columns_that_keep_rows_apart_are_kept(pairs, done, refused):
+    """Refine and evaluate ask for the columns of any part; if parts differ, for those of each."""
+    rows = len(pairs[0])
+    sides = {name: pa.array(list(side)) for name, side in zip("xy", pairs, strict=True)}
+    groups = np.arange(rows) // 2
+    table = pa.table({"group": groups, "kind": groups, "q": np.arange(rows), **sides})
+    for name, column in (("a", "group"), ("b", "group"), ("c", "kind")):
+        pq.write_table(table, f"{name}.parquet")
+        planned = ["random", f"{name}.parquet", "-b", 8, "-o", f"{name}.npy"]
+        done(*planned, "--group-column", column)
+    done("random", "b.parquet", "-b", 8, "-o", "d.npy", "--anchor-id", "q")
+    done("concat", "a.npy", "b.npy", "-o", "same.npy")
+    done("concat", "a.npy", "c.npy", "-o", "other.npy")
+    done("concat", "same.npy", "other.npy", "-o", "four.npy")
+    done("concat", "a.npy", "d.npy", "-o", "all.npy")
+    stored = {name: Plan.load(f"{name}.npy").metadata.options for name in ("same", "four", "all")}
+    assert stored["same"]["group_column"] == "group"
+    assert stored["four"]["group_column"] == ["group", "kind"]
+    assert (stored["all"]["group_column"], stored["all"]["anchor_id"]) == ("group", "q")
+    both = ["a.parquet", "b.parquet", "--passes", 0]
+    for name, asked in (
+        ("same", "--group-column group"),
+        ("other", "--group-column group --group-column kind"),
+        ("all", "--group-column group --anchor-id q"),
+    ):
+        refused("refine", f"{name}.npy", *both, parts=[f"plan: was made with {asked}; name them"])
+    done("refine", "same.npy", *both, "--group-column", "group")
+    shown = done("evaluate", "all.npy", "a.parquet", "b.parquet", "--group-column", "group").stdout
+    assert "--anchor-id q" in shown
