@@ -216,6 +216,24 @@ def test_what_another_run_left_is_not_read(change, make, table, tmp_path):
     assert len(list(Path(resume).iterdir())) == 4 + change.get("mega_batches", 4)
 
 
+@pytest.mark.parametrize(
+    ("column", "like"),
+    [("anchor", "anchor"), ("positive", "positive"), ("negative", "positive")],
+)
+def test_ids_of_another_run_are_seen(column, like, make, tmp_path):
+    """The same known answers, of other rows."""
+    names = ("anchor", "positive", "negative")
+    options = {"anchor_id": "anchor", "positive_id": "positive", "negative_id": ["negative"]}
+    options["label_table"] = str(tmp_path / "ids.parquet")
+    for rows in (np.arange(8, 24), np.arange(24, 40)):
+        ids = {name: np.arange(240) + 1000 * number for number, name in enumerate(names)}
+        ids[column][rows] = ids[like][7]
+        pq.write_table(pa.table(ids), options["label_table"])
+        found = made(make(240), **options, resume=str(tmp_path / "kept"))
+        assert same(made(make(240), **options), found)
+    assert len(list((tmp_path / "kept").iterdir())) > 4
+
+
 def test_the_folder_cannot_be_made(make, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match="file: could not be written"):

@@ -31,7 +31,8 @@ def kept_files(problem: Problem, runtime: Runtime) -> Iterator[Path]:
         hashed = blake2b(json.dumps([run, mega_batch.tail]).encode(), digest_size=16)
         known = mega_batch.answers
         arrays = [mega_batch.rows, mega_batch.sizes, *mega_batch.groups, mega_batch.kinds]
-        for array in (*arrays, *([] if known is None else [known.crossing])):
+        arrays += [] if known is None else [known.anchors, known.documents, known.listed]
+        for array in arrays:
             hashed.update(b"-" if array is None else np.ascontiguousarray(array, "<i8").data)
         yield folder / f"{hashed.hexdigest()}.npz"
 
