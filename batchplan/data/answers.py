@@ -24,8 +24,10 @@ class Answers:
             and of mined negatives.
         pairs: int64 (E,), rising: ``anchor * width + document`` of each known pair. The pairs of
             all rows are known.
-        width: more than any number of a document.
+        width: more than any number of a document, and one that no document has.
         listed: int64 (L,), rising: the pairs that are no row's anchor and positive.
+        missing: bool (k, N), mined negatives that do not exist, which have the number of the
+            positive; None if all exist.
     """
 
     anchors: Int64Array
@@ -33,6 +35,7 @@ class Answers:
     pairs: Int64Array
     width: int
     listed: Int64Array
+    missing: BoolArray | None = None
 
     @classmethod
     def of(
@@ -40,19 +43,20 @@ class Answers:
         anchors: Int32Array | Int64Array,
         documents: Int32Array | Int64Array,
         more: tuple[Int64Array, Int64Array] | None = None,
+        missing: BoolArray | None = None,
     ) -> "Answers":
         """Make the answers of rows, and of ``more`` pairs: their anchors and documents, (m,) each.
 
         Other arguments are the attributes.
         """
         anchors, documents = np.asarray(anchors, np.int64), np.asarray(documents, np.int64)
-        width = 1 + int(max(documents.max(), -1 if more is None else more[1].max(initial=-1)))
+        width = 2 + int(max(documents.max(), -1 if more is None else more[1].max(initial=-1)))
         pairs, listed = distinct(anchors * width + documents[0]), np.empty(0, np.int64)
         if more is not None and len(more[0]):
             listed = distinct(more[0] * width + more[1])
             listed = listed[~is_in(listed, pairs)]
             pairs = np.sort(np.concatenate((pairs, listed)))
-        return cls(anchors, documents, pairs, width, listed)
+        return cls(anchors, documents, pairs, width, listed, missing)
 
     def take(self, rows: Int64Array) -> "Answers":
         """Return the answers among the given rows (n,), in the given order. Numbers become
@@ -63,7 +67,8 @@ class Answers:
         here = _places(asked, self.anchors[rows], anchors)
         there = _places(found, documents.ravel(), numbers.ravel())
         kept = (here >= 0) & (there >= 0)
-        return Answers.of(anchors, numbers, (here[kept], there[kept]))
+        missing = None if self.missing is None else self.missing[:, rows]
+        return Answers.of(anchors, numbers, (here[kept], there[kept]), missing)
 
     @cached_property
     def crossing(self) -> Int64Array:
@@ -106,14 +111,23 @@ class Answers:
         return np.bincount(self.pairs // self.width, minlength=size)[self.anchors]
 
     @property
+    def existing(self) -> Int64Array:
+        """int64 (1 + k, N): the documents, ``width - 1`` for each that is missing."""
+        found = self.documents.copy()
+        if self.missing is not None:
+            found[1:][self.missing] = self.width - 1
+        return found
+
+    @property
     def num_negatives(self) -> int:
         """Number of ordered pairs of different rows and a document of the second that is a known
         answer of the first: what a single batch of all rows would have."""
         asked, found = self.sides(self.pairs)
+        documents = self.existing
         size = 1 + int(max(self.anchors.max(), asked.max(initial=0)))
         rows = np.bincount(self.anchors, minlength=size)[asked]
-        met = rows @ np.bincount(self.documents.ravel(), minlength=self.width)[found]
-        return int(met - is_in(self.anchors * self.width + self.documents, self.pairs).sum())
+        met = rows @ np.bincount(documents.ravel(), minlength=self.width)[found]
+        return int(met - is_in(self.anchors * self.width + documents, self.pairs).sum())
 
 
 def answers_of(
@@ -148,8 +162,9 @@ def answers_of(
                 documents = first_places(hashes.ravel()).reshape(hashes.shape)
             else:
                 documents = (first_equals(data.y, advance) if data.paired else anchors)[None]
+    missing = data.missing if isinstance(data, Embeddings) else None
     if options is None or not options.names_ids:
-        return Answers.of(anchors, documents)
+        return Answers.of(anchors, documents, missing=missing)
     from batchplan.data.known import Named  # data without ids need no Arrow
 
     if len(documents) == 1:  # mined negatives without vectors
@@ -159,7 +174,7 @@ def answers_of(
     named = Named.read(data, options, len(documents))
     anchors = _joined(anchors, named.anchors)
     documents = _joined(documents.ravel(), named.documents.ravel()).reshape(documents.shape)
-    return Answers.of(anchors, documents, named.more(anchors, documents))
+    return Answers.of(anchors, documents, named.more(anchors, documents), missing)
 
 
 def first_places(values: Int64Array) -> Int64Array:

@@ -35,8 +35,9 @@ class MinedReport:
         negatives: how many the rows have in all.
         false: those that reach the ceiling of their own row.
         rows_affected: rows with any of these.
-        broken: pairs of two rows of a batch that break the guard only by a mined negative of one,
-            which is too similar to the anchor of the other; most are positives of that row.
+        broken: pairs of two rows of a batch that break the guard by a mined negative of one, which
+            is too similar to the anchor of the other, and not by the similarity of a positive; most
+            are positives of that row.
         examples: up to ten of the false ones, the most similar first compared with the ceiling.
     """
 

@@ -96,22 +96,20 @@ def known_negatives(
         plan: of the N rows of the answers.
         options: by which the answers are known; None if nobody asks whether the plan had others.
     """
-    rows, offsets, n = plan.rows, plan.batch_offsets, len(answers.anchors)
+    rows, offsets, documents = plan.rows, plan.batch_offsets, answers.existing
     first = answers.anchors * answers.width
     spans = answers.spans(answers.pairs)
-    counts = _count(
-        rows.copy(), offsets.copy(), spans, answers.pairs % answers.width, answers.documents
-    )
-    sizes, each = np.diff(offsets), len(answers.documents)
-    negatives = int((sizes * (sizes - 1)).sum()) * each
+    counts = _count(rows.copy(), offsets.copy(), spans, answers.pairs % answers.width, documents)
+    sizes, exist = np.diff(offsets), (documents < answers.width - 1).sum(axis=0)
+    negatives = int(np.repeat(sizes - 1, sizes) @ exist[rows])
     known = int(counts.sum())
     worst = np.argsort(-counts, kind="stable")[: min(_EXAMPLES, np.count_nonzero(counts))]
     examples = []
     for entry in worst.tolist():
         batch = int(np.searchsorted(offsets, entry, side="right")) - 1
         others = np.delete(rows[offsets[batch] : offsets[batch + 1]], entry - offsets[batch])
-        met = is_in(first[rows[entry]] + answers.documents[:, others], answers.pairs)
-        place, document = divmod(int(met.T.argmax()), each)
+        met = is_in(first[rows[entry]] + documents[:, others], answers.pairs)
+        place, document = divmod(int(met.T.argmax()), len(documents))
         row, other, count = int(rows[entry]), int(others[place]), int(counts[entry])
         found = KnownNegative(row=row, other=other, document=document, negatives=count)
         examples.append(found)
@@ -119,7 +117,7 @@ def known_negatives(
         negatives=negatives,
         known=known,
         share=known / negatives if negatives else None,
-        share_random=answers.num_negatives / (n * (n - 1) * each),
+        share_random=answers.num_negatives / (int(exist.sum()) * (len(exist) - 1)),
         several=int((answers.counts > 1).sum()),
         examples=examples,
         planned_with=[] if options is None else _planned_with(plan, options),

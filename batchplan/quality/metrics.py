@@ -229,7 +229,7 @@ METRICS: dict[str, Metric] = {
                "such pairs by reason, and the rows in any of them"),
         Metric("guard.mined.broken", "of them by a mined negative", None,
                "{:,}: the negative of one row is too similar to the anchor of the other",
-               "such pairs that only a mined negative makes"),
+               "such pairs of a mined negative, whose positives are not too similar"),
         Metric("guard.mined.false", "false mined negatives", None,
                "{:,} of {guard.mined.negatives:,}, in {guard.mined.rows_affected:,} rows: too "
                "similar to their own anchor",

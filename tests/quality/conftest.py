@@ -192,6 +192,10 @@ def answered(embeddings, batches):
         for matrix in (embeddings.x, embeddings.y, *embeddings.negatives)
     )
     known = set(zip(anchors, documents[0], strict=True))
+    if embeddings.missing is not None:
+        for own, gone in zip(documents[1:], embeddings.missing, strict=True):
+            own[:] = [None if is_gone else row for row, is_gone in zip(own, gone, strict=True)]
+    exist = [sum(own[j] is not None for own in documents) for j in range(n)]
     met = [[sum((a, own[j]) in known for own in documents) for j in range(n)] for a in anchors]
     counts = [
         (
@@ -201,14 +205,14 @@ def answered(embeddings, batches):
         )
         for batch in batches for i in batch
     ]  # fmt: skip
-    negatives = sum(len(batch) * (len(batch) - 1) for batch in batches) * len(documents)
+    negatives = sum((len(batch) - 1) * exist[j] for batch in batches for j in batch)
     total = sum(map(sum, met)) - sum(met[i][i] for i in range(n))
     found = sum(count for _, count, _ in counts)
     return {
         "negatives": negatives,
         "known": found,
         "share": found / negatives if negatives else None,
-        "share_random": total / (n * (n - 1) * len(documents)),
+        "share_random": total / (sum(exist) * (n - 1)),
         "several": sum(len({d for b, d in known if b == a}) > 1 for a in anchors),
         "examples": [
             {
