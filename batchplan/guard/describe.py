@@ -30,6 +30,7 @@ _TILE = 256  # rows that stay in the cache while they are compared at all distan
 _PERCENTS = (1, 5, 25, 50, 75, 95, 99)
 _SAMPLED, _FEWEST = 1024, 64  # rows to compare with all rows, at most and at least
 _PAIRS = 1 << 27  # similarities of a sample, so that a sample of large data is smaller
+_ROUNDING = 2e-6  # of the lengths of two rows: equal positives have similarities this close
 _COLUMNS = 1024  # of a tile, which with 1024 rows takes 4 MB and stays in the cache
 
 
@@ -141,6 +142,7 @@ def describe(
         guards, hardest = _guard_effects(
             embeddings, similarity, positive, apart, sample, limits, advance
         )
+    rounding = _ROUNDING * (1.0 if similarity == "cosine" else lengths.prod(axis=0))
     above = positive[sample] > 0  # other ratios have no meaning
     ratios = hardest[above] / positive[sample][above]
     return Description(
@@ -155,7 +157,7 @@ def describe(
         length_y=_range(lengths[1]),
         positive_similarity=_percentiles(positive),
         random_negative_similarity=_percentiles(negatives),
-        beaten_positives=float((negatives > positive[:, None]).mean()),
+        beaten_positives=float((negatives > (positive + rounding)[:, None]).mean()),
         duplicates={side: int((equal >= 0).sum()) for side, equal in codes.items()},
         several_answers=int((known.counts > 1).sum()),
         hardest_to_positive=_percentiles(ratios) if len(ratios) else {},

@@ -66,7 +66,7 @@ def beaten_positives(embeddings: Embeddings, options: EvaluationOptions, runtime
     pairs = unguarded_pairs(taken, options.similarity, options.temperature, runtime)
     x, y = (side.gather(np.arange(count)) for side in (pairs.x, pairs.y))
     scores = x @ y.T
-    beaten = int((scores > scores.diagonal()[:, None]).sum())
+    beaten = int((scores > scores.diagonal()[:, None] + _TIE * pairs.bound).sum())
     return beaten / (count * (count - 1))
 
 

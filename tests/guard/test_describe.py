@@ -15,6 +15,8 @@ from batchplan.guard.describe import (
     describe,
     sampled_rows,
 )
+from batchplan.quality import EvaluationOptions
+from batchplan.quality.pairs import beaten_positives
 from batchplan.runtime import Runtime
 
 PERCENTS = (1, 5, 25, 50, 75, 95, 99)
@@ -121,3 +123,16 @@ def test_products_beyond_float32():
     assert describe(Embeddings.from_arrays(x, y), Runtime()).length_x["max"] > 1e20
     with pytest.raises(InputError, match=r"x array row 0.* float32 .* overflows"):
         describe(Embeddings.from_arrays(x, y), Runtime(), similarity="dot")
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+def test_an_equal_positive_beats_none(similarity):
+    """Texts with few classes have the same positive in many rows, whose similarity differs by the
+    order of its sum."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(96) % 6
+    y = 10 * rng.standard_normal((6, 48)).astype(np.float32)[labels]
+    x = y + rng.standard_normal(y.shape).astype(np.float32)
+    embeddings, runtime = Embeddings.from_arrays(x, y), Runtime(device="cpu")
+    assert describe(embeddings, runtime, similarity=similarity).beaten_positives == 0
+    assert beaten_positives(embeddings, EvaluationOptions(similarity=similarity), runtime) == 0
