@@ -1,5 +1,6 @@
 """Row ids: integers, strings or bytes, all different; and whether the ids of two sources agree."""
 
+import hashlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from batchplan.errors import InputError
 
 _EXPECTED = "expected an array of integers or strings, one for each row"
 _AT_ONCE = 1 << 20  # ids compared at once
+_HASHED_AT_ONCE = 1 << 16
 _NAMED = 3  # ids of one side that a message names
 
 
@@ -146,6 +148,31 @@ def check_same(expected: Ids, found: Ids, apart: Callable[[str], None] | None = 
         f"expected {_shown(expected.values, row)}){only}; give the same rows in the same order, or "
         "compare no ids with id_column='' (--id-column '')"
     )
+
+
+def ids_digest(ids: pa.Array) -> str:
+    """Return SHA-256 of ids by value, in their order: of their lengths and bytes, see `as_bytes`.
+    A plan stores it, as most of its formats have no ids."""
+    digest = hashlib.sha256()
+    for start in range(0, len(ids), _HASHED_AT_ONCE):
+        part = as_bytes(ids.slice(start, _HASHED_AT_ONCE))
+        digest.update(pc.binary_length(part).to_numpy().astype("<i8").data)
+        digest.update(b"".join(part.to_pylist()))
+    return f"sha256:{digest.hexdigest()}"
+
+
+def check_digest(planned: str | None, found: Ids) -> str:
+    """Return the `ids_digest` of ids (N,); refuse another one than that of a plan, unless None.
+
+    Raises:
+        InputError: names the source of the ids.
+    """
+    if (digest := ids_digest(found.values)) != (planned or digest):
+        raise InputError(
+            f"{found.name}: got other ids than were planned, or these in another order; give the "
+            "same rows in the same order, or compare no ids with id_column='' (--id-column '')"
+        )
+    return digest
 
 
 def _first_difference(one: pa.Array, other: pa.Array) -> int:

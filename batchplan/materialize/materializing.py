@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from batchplan.data.arrow_types import id_type
 from batchplan.data.columns import DEFAULT_ID
-from batchplan.data.ids import Ids, arrow_from, check_same
+from batchplan.data.ids import Ids, arrow_from, check_digest, check_same
 from batchplan.data.records import Source
 from batchplan.errors import InputError
 from batchplan.files.atomic import output_errors
@@ -30,7 +30,6 @@ from batchplan.options import ROW_COLUMN, with_options
 from batchplan.plans import Negatives, Plan
 from batchplan.plans.output import check_folder
 from batchplan.runtime import NOTE, Observer, Runtime, format_bytes
-from batchplan.typing import Int64Array
 
 NAME = "_batchplan.json"  # of the manifest; readers of folders skip names that begin with _
 _ENTRY_BYTES = 48  # of numbers that are kept for each row of the output
@@ -100,9 +99,8 @@ def materialize(
         source = Source.of(paths, runtime, settings.column, settings.shard_order)
         plan.require_match(source.num_rows, None)
         facts.require_order(source.order)
-        if ids is not None:
-            entries = plan.rows if isinstance(plan, Plan) else plan.anchors
-            _require_ids(entries, ids, source, settings.id_column, runtime)
+        if ids is not None or facts.ids_digest is not None:
+            _require_ids(plan, ids, source, settings.id_column, runtime)
     source = replace(source, schema=shape.read(source.schema, str(source.paths[0])))
     schema = shape.schema(source.schema)
     form.check(schema)
@@ -141,27 +139,33 @@ def materialize(
 
 
 def _require_ids(
-    rows: Int64Array, ids: Any, source: Source, column: str | None, runtime: Runtime
+    plan: Plan | Negatives, ids: Any, source: Source, column: str | None, runtime: Runtime
 ) -> None:
-    """Require that these rows of the data have these ids.
+    """Require that the data has the ids of a plan or a table of negatives.
 
     Args:
-        rows: int64 (n,), the entries of a plan, or the anchors of a table of negatives.
-        ids: (n,), in Arrow.
+        plan: the plan or the table.
+        ids: as of `materialize`; None compares their digest.
         source: the data.
         column: of their ids, as `Source.ids` takes it; but ``id`` must be of a type of ids.
     """
-    planned = arrow_from(ids, id_type, "ids of the plan", "expected integers or strings")
-    if len(planned) != len(rows):
-        raise InputError(f"ids of the plan: got {len(planned)}, expected {len(rows)}")
+    rows = plan.rows if isinstance(plan, Plan) else plan.anchors
+    if ids is not None:
+        ids = arrow_from(ids, id_type, "ids of the plan", "expected integers or strings")
+        if len(ids) != len(rows):
+            raise InputError(f"ids of the plan: got {len(ids)}, expected {len(rows)}")
     if column is None and DEFAULT_ID in source.available.names:
         column = DEFAULT_ID
     if (named := source.ids(column)) is not None:
         own = Ids(
-            named[1].take(pa.array(rows)), f"column {named[0]!r} of the data",
+            named[1], f"column {named[0]!r} of the data",
             lambda entry: source.place(int(rows[entry])),
         )  # fmt: skip
-        check_same(Ids(planned, "the plan", own.place), own)
+        if ids is None:
+            check_digest(plan.metadata.ids_digest, own)
+            return
+        own = own._replace(values=own.values.take(pa.array(rows)))
+        check_same(Ids(ids, "the plan", own.place), own)
     elif column is None:
         runtime.note(
             NOTE,

@@ -37,6 +37,8 @@ class PlanMetadata(Batching):
         metrics: what was measured while planning; None for a number that is not finite.
         shard_order: the order of the files that the data were read from, if they were in a folder
             or glob where it makes a difference; stored only then.
+        ids_digest: of the ids of all rows, see `batchplan.data.ids.ids_digest`; stored only if
+            there are ids.
 
     Raises:
         InputError: a value of another type or out of its range.
@@ -54,6 +56,7 @@ class PlanMetadata(Batching):
     versions: dict[str, str] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
     shard_order: ShardOrder | None = None
+    ids_digest: str | None = None
 
     def __post_init__(self) -> None:
         settle(self)
@@ -69,8 +72,8 @@ class PlanMetadata(Batching):
     ) -> "PlanMetadata":
         """Return the metadata of a new plan, with the versions of the installed libraries.
 
-        ``facts`` are ``planner``, ``options``, ``seed``, ``fingerprint``, ``metrics`` and
-        ``shard_order``.
+        ``facts`` are ``planner``, ``options``, ``seed``, ``fingerprint``, ``metrics``,
+        ``shard_order`` and ``ids_digest``.
         """
         return cls(
             num_rows=num_rows,
@@ -82,8 +85,8 @@ class PlanMetadata(Batching):
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as JSON values, in a fixed order."""
-        order = {} if self.shard_order is None else {_ORDER: self.shard_order}
-        return {name: getattr(self, name) for name in _KEYS} | order
+        known = [name for name in _OPTIONAL if getattr(self, name) is not None]
+        return {name: getattr(self, name) for name in (*_KEYS, *known)}
 
     def require_match(self, num_rows: int, fingerprint: str | None, what: str) -> None:
         """Require that the plan or table was made for this data; ``what`` names it in messages.
@@ -134,8 +137,8 @@ class PlanMetadata(Batching):
                 "metadata to load the rows alone"
             )
         try:
-            known = {name: document[name] for name in _KEYS}
-            return cls(**known, shard_order=document.get(_ORDER))
+            known: dict[str, Any] = {name: document.get(name) for name in (*_KEYS, *_OPTIONAL)}
+            return cls(**known)
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
 
@@ -145,7 +148,7 @@ _KEYS = (
     "format_version", "planner", "options", "seed", "batch_size", "num_rows", "tail", "batch_order",
     "scope", "world_size", "partitions_rows", "fingerprint", "versions", "metrics",
 )  # fmt: skip
-_ORDER = "shard_order"
+_OPTIONAL = "shard_order", "ids_digest"
 
 
 @cache

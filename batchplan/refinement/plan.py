@@ -61,6 +61,12 @@ def refine_plan(plan: Plan, embeddings: Data, options: RefineOptions, runtime: R
     plan.require_match(embeddings.num_rows, None)
     plan.metadata.require_order(embeddings.shard_order)
     _require_columns(plan, options)
+    before = plan.metadata
+    ids_digest = before.ids_digest
+    if embeddings.ids is not None:
+        from batchplan.data.ids import Ids, check_digest  # data without ids need no Arrow
+
+        ids_digest = check_digest(ids_digest, Ids(embeddings.ids, "the data"))
     unchanged = {"passes": 0, "refine_gain": 0.0}
     refined = plan.with_metadata(metrics=unchanged)
     guard = guard_of(embeddings, options, runtime)
@@ -73,7 +79,6 @@ def refine_plan(plan: Plan, embeddings: Data, options: RefineOptions, runtime: R
         refined = improved(
             refined, embeddings, objective, runtime, options.passes, options.neighbors
         )
-    before = plan.metadata
     stored = {
         **recorded(options),
         **stored_reference(guard.reference),
@@ -83,7 +88,7 @@ def refine_plan(plan: Plan, embeddings: Data, options: RefineOptions, runtime: R
     return refined.with_metadata(
         planner="refine", options=stored, seed=runtime.seed,
         fingerprint=embeddings.fingerprint, versions=dict(library_versions()),
-        shard_order=embeddings.shard_order or before.shard_order,
+        shard_order=embeddings.shard_order or before.shard_order, ids_digest=ids_digest,
     )  # fmt: skip
 
 

@@ -162,6 +162,21 @@ def test_ids_of_the_data_must_be_those_of_the_plan(numbered, done, refused):
     )
 
 
+@pytest.mark.parametrize("plan", ["plan.npy", "plan.npz", "plan.jsonl"])
+def test_a_plan_without_ids_has_their_digest(numbered, parquet, plan, done, refused):
+    table, words = numbered
+    words = [plan, *words[1:]]
+    done("random", parquet, "-b", 8, "-q", "-o", plan)
+    done("materialize", *words)
+    pq.write_table(table.take([*range(46), 47, 46]), "data.parquet")
+    says = "column 'id' of the data: got other ids than were planned, or these in another order"
+    refused("materialize", *words, "-f", parts=[says, "--id-column ''"])
+    done("materialize", *words, "-f", "--id-column", "")
+    pq.write_table(table.select(["text"]), "data.parquet")
+    noted = "note: the plan has ids, the data no column 'id': rows pair by position"
+    assert noted in done("materialize", *words[:-1], "-f").stderr
+
+
 def test_ids_of_a_table_of_negatives(numbered, parquet, done, refused):
     table, words = numbered
     done("hardneg", parquet, "-b", 8, "-o", "mined.parquet", "-q")

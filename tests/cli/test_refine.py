@@ -102,6 +102,11 @@ def test_ids_of_the_data_must_be_those_of_the_plan(done, refused, parquet):
     pq.write_table(embedded.take([*range(46), 47, 46]), "new.parquet")
     says = "the data: got the ids of the plan in another order"
     assert says in refused("refine", "plan.parquet", "new.parquet", "-f", "-q")
+    done("random", parquet, "-b", 8, "-q")
+    says = "the data: got other ids than were planned, or these in another order"
+    assert says in refused("refine", "plan.npy", "new.parquet", "-f", "-q")
+    done("refine", "plan.npy", "new.parquet", "-f", "-q", "--id-column", "")
+    assert says in refused("refine", "refined.npy", "new.parquet", "-q", "-o", "again.npy")
 
 
 def test_a_plan_of_other_data(refused, plan, pairs):

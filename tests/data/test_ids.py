@@ -10,6 +10,7 @@ import pytest
 
 from batchplan import InputError
 from batchplan.data import Candidates, Embeddings, load_embeddings, load_labels
+from batchplan.data.ids import ids_digest
 from batchplan.data.texts import load_texts
 from tests.observing import Observer
 
@@ -281,3 +282,12 @@ def test_a_table_without_common_ids_is_noted(tmp_path):
     ):
         with pytest.warns(UserWarning, match=f"no id of {table} is one of the data; rows pair by"):
             read()
+
+
+def test_digests_of_ids_are_by_value_and_order():
+    found = [Embeddings.from_arrays(X, Y, ids=ids).ids for ids in kinds(NUMBERS).values()]
+    assert {ids_digest(ids) for ids in found} == {ids_digest(pa.array(NUMBERS))}
+    assert ids_digest(pa.array(NUMBERS)) == ids_digest(pa.array([0, *NUMBERS]).slice(1))
+    others = [SWAPPED, NUMBERS[1:], ["1", "23"], ["12", "3"], ["1", "2", "3"]]
+    digests = {ids_digest(pa.array(ids)) for ids in [NUMBERS, *others]}
+    assert len(digests) == 1 + len(others)

@@ -81,12 +81,18 @@ def _facts(
     planner: str, embeddings: Data, options: PlannerOptions, runtime: Runtime
 ) -> dict[str, Any]:
     """Where a plan or table comes from."""
+    digest = None
+    if embeddings.ids is not None:
+        from batchplan.data.ids import ids_digest  # data without ids need no Arrow
+
+        digest = ids_digest(embeddings.ids)
     return {
         "planner": planner,
         "options": recorded(options),
         "seed": runtime.seed,
         "fingerprint": embeddings.fingerprint,
         "shard_order": embeddings.shard_order,
+        "ids_digest": digest,
     }
 
 
