@@ -108,8 +108,8 @@ def check_types(paths: Iterable[ShardPath]) -> None:
 def check_rows(table: ShardPath, embeddings: Data) -> None:
     """Refuse a table of the rows of the data that has other ids, or the same in another order.
 
-    Ids of which none is one of the data pass with a warning, since they may be of the other
-    side.
+    A table without the column that the user named for the data is compared by ``id``. Ids of which
+    none is one of the data pass with a warning, since they may be of the other side.
 
     Raises:
         InputError: as `check_same` and `check_types`.
@@ -118,11 +118,12 @@ def check_rows(table: ShardPath, embeddings: Data) -> None:
     if embeddings.ids is None:
         return
     wanted = None if embeddings.origin is None else embeddings.origin.wanted.id
-    files = TableFiles.of(
-        [table],
-        lambda file, path: choose_ids(file.schema, wanted, str(path), required=False),
-        table_format(table),
-    )
+
+    def chosen(file: TableFile, path: ShardPath) -> str | None:
+        named = wanted if wanted in file.schema.names else None
+        return choose_ids(file.schema, named, str(path), required=True)
+
+    files = TableFiles.of([table], chosen, table_format(table))
     name = files.alike()
     if name is None or files.num_rows != embeddings.num_rows:  # the caller refuses the number
         return

@@ -227,6 +227,22 @@ def test_tables_of_labels_and_texts(tmp_path):
     )
 
 
+def test_a_table_without_the_named_column_has_the_usual_one(tmp_path):
+    x, table = write(tmp_path / "x.parquet", doc=NUMBERS), tmp_path / "table.parquet"
+    data = load_embeddings(x, single=True, id_column="doc")
+
+    def read(**columns):
+        pq.write_table(pa.table({"label": NUMBERS, **columns}), table)
+        return load_labels("label", data, table).tolist()
+
+    for columns in ({}, {"id": kinds(NUMBERS)["string"]}, {"id": SWAPPED, "doc": NUMBERS}):
+        assert read(**columns) == list(range(N))
+    assert "table.parquet: got the ids of the data in another order" in refusal(read, id=SWAPPED)
+    assert "another order" in refusal(read, id=NUMBERS, doc=SWAPPED)
+    with pytest.warns(UserWarning, match=r"no id of .*table.parquet is one of the data"):
+        read(id=[f"d{row}" for row in range(N)])
+
+
 def test_files_of_mined_negatives(tmp_path):
     x = write(tmp_path / "x.parquet", id=NUMBERS)
     y = write(tmp_path / "y.parquet", Y)
