@@ -217,16 +217,14 @@ def _gain(worked: _Worked, opened: Opened) -> Gain | None:
     limited = any(limit is not None for limit in limits.values())
     if not (limited or plan.metadata.metrics.get("passes") or worked.command):
         return None
-    from batchplan.data import load_labels
+    from batchplan.data.answer_options import ANSWER_OPTIONS
     from batchplan.quality import EvaluationOptions, RowFacts
     from batchplan.quality.gain import measured_gain
 
-    names = (*_MEASURED, *_REFERENCE) if limited else _MEASURED
+    names = (*_MEASURED, *ANSWER_OPTIONS, *(_REFERENCE if limited else ()))
     usual = {name: getattr(options, name) for name in names if hasattr(options, name)}
-    column = getattr(options, "group_column", None)
-    groups = None if column is None else load_labels(column, opened.data, options.label_table)
     settings = EvaluationOptions(**usual, **limits, guard=limited)
-    facts = RowFacts.read(opened.data, settings, opened.runtime, groups=groups, answers=False)
+    facts = RowFacts.named(opened.data, options, settings, opened.runtime)
     penalty = (getattr(options, "guard_penalty", None) or 0.0) if limited else 0.0
     return measured_gain(
         plan, opened.data, facts, settings, penalty, opened.runtime, before=worked.before
@@ -369,8 +367,8 @@ def _gain_facts(summary: dict[str, Any], num_rows: int) -> Iterator[tuple[str, s
     if gain["limited"]:
         yield (
             "guard",
-            f"{plan['false_negatives']:.1%} of in-batch pairs too similar "
-            f"(random {random['false_negatives']:.1%})",
+            f"{plan['too_similar']:.1%} of in-batch pairs too similar "
+            f"(random {random['too_similar']:.1%})",
         )
-        if random["false_negatives"] > MUCH_EXCLUDED:
-            yield "warning", excludes_much(random["false_negatives"], num_rows)
+        if random["too_similar"] > MUCH_EXCLUDED:
+            yield "warning", excludes_much(random["too_similar"], num_rows)

@@ -66,13 +66,13 @@ class GuardReport:
         without_groups: whether it was planned with groups, and is measured without any.
         relative_margin, absolute_margin, max_score: the limit; all None without a limit.
         limit_from: whether it comes from the options, from the plans or is the default; or
-            ``rejected``, if the default excludes more than `MUCH_EXCLUDED` of all rows from each
-            row. It is no judge then: verdicts and rankings count all pairs, and `batchplan plan`
-            leaves the guard out.
+            ``rejected``, if the default ``excludes_much``. It is no judge then: verdicts and
+            rankings count all pairs, and `batchplan plan` leaves the guard out.
         pairs: unordered pairs {i, j} of two rows of a batch, in all batches.
         broken: those that break the guard.
         false_negatives: their share; None without pairs.
         false_negatives_random: its expectation for random batches.
+        excludes_much: whether more than `MUCH_EXCLUDED` of it is due to the limit, not to groups.
         by: the broken pairs by reason; a pair may have several.
         rows_affected: distinct rows of the broken pairs.
         loss_train, loss_global, loss_random, gap: as in `Evaluation`, over the positives and the
@@ -92,6 +92,7 @@ class GuardReport:
     broken: int
     false_negatives: float | None
     false_negatives_random: float
+    excludes_much: bool
     by: dict[str, int]
     rows_affected: int
     loss_train: float
@@ -177,7 +178,8 @@ class Evaluation:
         document = asdict(self)
         computed = document.pop("computed")
         if self.guard is not None:
-            del document["guard"]["hardness"], document["guard"]["false_negatives"]
+            for name in ("hardness", "false_negatives", "excludes_much"):
+                del document["guard"][name]
             if self.guard.mined is None:
                 del document["guard"]["mined"]
         if self.sample is None:

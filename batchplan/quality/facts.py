@@ -1,6 +1,7 @@
 """What measures know about the rows, besides the embeddings."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -53,6 +54,22 @@ class RowFacts:
             with runtime.stage("answers", embeddings.num_rows * (1 + embeddings.paired)) as advance:
                 known = answers_of(embeddings, options, advance=advance)
         return cls(codes, group_column, reference, known)
+
+    @classmethod
+    def named(
+        cls, embeddings: Embeddings, named: Any, options: EvaluationOptions, runtime: Runtime
+    ) -> "RowFacts":
+        """Read what the options of a planner name: groups, the reference, and known answers if
+        there are ids.
+
+        Raises:
+            InputError, ResourceError: as `load_labels` and `read`.
+        """
+        from batchplan.data import load_labels  # needs Arrow
+
+        column = getattr(named, "group_column", None)
+        groups = None if column is None else load_labels(column, embeddings, named.label_table)
+        return cls.read(embeddings, options, runtime, groups, column, answers=options.names_ids)
 
     def take(self, rows: Int64Array) -> "RowFacts":
         """Return the facts about some rows, int64 (m,), in this order."""

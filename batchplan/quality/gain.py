@@ -34,12 +34,14 @@ class Batches:
         loss: over allowed pairs, the mean of both directions, in nats a row.
         loss_error: its standard error, as if rows were independent.
         false_negatives: of the pairs, those that break the guard.
+        too_similar: of the pairs, those that break its limit.
     """
 
     objective: float
     loss: float
     loss_error: float
     false_negatives: float
+    too_similar: float
 
 
 @dataclass(frozen=True)
@@ -48,9 +50,11 @@ class Gain:
 
     Attributes:
         limited: whether a limit says which pairs are too similar.
+        guarded: whether a limit or groups say which are likely false negatives.
     """
 
     limited: bool
+    guarded: bool
     plan: Batches
     random: Batches
     before: Batches | None
@@ -72,7 +76,7 @@ def measured_gain(
     Args:
         plan: of the N pairs.
         embeddings: N pairs.
-        facts: the groups of the rows, and the reference that judges the limit.
+        facts: the groups and known answers of the rows, and the reference that judges the limit.
         options: temperature, similarity and limit.
         penalty: nats for each too similar pair; 0 for none.
         runtime: device and progress; its seed draws the batches.
@@ -96,7 +100,8 @@ def measured_gain(
             _batches(pairs, np.searchsorted(used, rows), offsets, penalty)
             for rows, offsets in parts
         ]
-    return Gain(options.limited, found[0], found[-1], None if before is None else found[1])
+    guarded, improved = pairs.guard is not None, None if before is None else found[1]
+    return Gain(options.limited, guarded, found[0], found[-1], improved)
 
 
 def _some(
@@ -115,6 +120,7 @@ def _batches(pairs: Pairs, rows: Int64Array, offsets: Int64Array, penalty: float
     forth, back, breaks = batch_statistics(pairs, rows, offsets)
     losses = (forth.allowed - forth.positive + back.allowed - back.positive) / 2
     loss, by = float(losses.mean()), breaks.by
-    fined = penalty * (by["similarity"] + by["negative"]) / (2 * len(rows))
+    similar, count = by["similarity"] + by["negative"], max(1, pairs_within(offsets))
+    fined = penalty * similar / (2 * len(rows))
     error = float(losses.std()) / sqrt(len(rows))
-    return Batches(loss - fined, loss, error, by["any"] / max(1, pairs_within(offsets)))
+    return Batches(loss - fined, loss, error, by["any"] / count, similar / count)

@@ -47,7 +47,12 @@ def guard_report(
     within = pairs_within(plan.batch_offsets)
     # Two places of a random batch hold any two distinct rows with equal probability.
     excluded = sample.total(broken) / (n * (n - 1))
-    if limit_from == "default" and excluded > MUCH_EXCLUDED and facts.groups is None:
+    by_groups = 0.0
+    if facts.groups is not None:
+        sizes = np.bincount(facts.groups[facts.groups >= 0])
+        by_groups = int(sizes @ (sizes - 1)) / (n * (n - 1))
+    excludes_much = excluded - by_groups > MUCH_EXCLUDED
+    if limit_from == "default" and excludes_much:
         limit_from = "rejected"
     reference = None if facts.reference is None else facts.reference.fingerprint
     planned_groups = plan.metadata.options.get("group_column") is not None
@@ -63,6 +68,7 @@ def guard_report(
         broken=in_plan,
         false_negatives=in_plan / within if within else None,
         false_negatives_random=excluded,
+        excludes_much=excludes_much,
         by=by,
         rows_affected=int(breaks.affected.sum()),
         **figures,

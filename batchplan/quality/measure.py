@@ -1,6 +1,7 @@
 """Measures plans with formulas that do not depend on how they were planned."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Unpack
 
 import torch
@@ -150,6 +151,9 @@ def evaluate_plans(
         own = similarities_within(pairs, plan.rows, offsets)
         similarities = distribution_figures(own, random[cuts].similarities, pairs.bound)
         found.append(_evaluation(measured, guard, known, errors, similarities, embeddings, options))
+    if facts.groups is not None and guard is not None and guard.limit_from == "rejected":
+        alone = replace(options, guard=False)  # groups remain
+        return evaluate_plans(plans, embeddings, facts, alone, runtime)
     return found
 
 

@@ -7,7 +7,6 @@ from math import hypot
 from typing import Any, NamedTuple
 
 from batchplan.expectation import objection
-from batchplan.options import MUCH_EXCLUDED
 from batchplan.plans import Plan
 from batchplan.quality.coverage import Coverage, coverage
 from batchplan.quality.evaluation import Evaluation, GuardReport
@@ -118,11 +117,11 @@ def sentence_on(plan: Plan, gain: Gain) -> str:
     It says the rise of the loss in nats; the share of the gap would need a pass over all rows.
     """
     above, random = gain.plan.loss - gain.random.loss, gain.random
-    words = "nats above the loss of random batches" + " among true negatives" * gain.limited
+    words = "nats above the loss of random batches" + " among true negatives" * gain.guarded
     noise = hypot(gain.plan.loss_error, random.loss_error)
     hard = Aspect("hardness", f"its loss is {above:.2g}", words, is_harder(above, noise))
     risk = _risk_of(
-        *([gain.plan.false_negatives, random.false_negatives] if gain.limited else [None, 0])
+        *([gain.plan.false_negatives, random.false_negatives] if gain.guarded else [None, 0])
     )
     occur = _coverage(plan.metadata.partitions_rows, coverage(plan.rows, plan.metadata.num_rows))
     riskier = gain.plan.false_negatives > random.false_negatives
@@ -248,11 +247,9 @@ def _warnings(evaluation: Evaluation, risk: Aspect) -> Iterator[str]:
     if not risk.good:
         yield f"{risk}: training pushes away rows that belong together; plan with a guard"
     yield from unlike_planned(evaluation)
-    excluded = 0.0
-    if guard is not None and guard.limit_from in ("options", "plans"):  # others exclude no rows
-        excluded = guard.false_negatives_random
-    if excluded > MUCH_EXCLUDED:
-        yield excludes_much(excluded, evaluation.num_rows)
+    # others exclude no rows
+    if guard is not None and guard.limit_from in ("options", "plans") and guard.excludes_much:
+        yield excludes_much(guard.false_negatives_random, evaluation.num_rows)
     if not evaluation.fresh:
         yield "nothing says from which embeddings this was planned; old plans miss what is hard now"
     if missing := evaluation.coverage.rows_never_seen:

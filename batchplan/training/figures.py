@@ -24,7 +24,7 @@ def measured(
     Args:
         plan: of the N pairs.
         embeddings: N pairs.
-        options: of the planner; the similarity, the temperature and the ids count.
+        options: of the planner; the similarity, the temperature, the groups and the ids count.
         runtime: the device, and the seed of the sample.
 
     Returns:
@@ -46,9 +46,7 @@ def measured(
     known = [one.name for one in fields(AnswerOptions)] + ["temperature"]
     usual: dict[str, Any] = {n: getattr(options, n) for n in known if hasattr(options, n)}
     settings, _ = with_limit([plan], EvaluationOptions(**usual))
-    facts = RowFacts()
-    if settings.names_ids:
-        facts = RowFacts.read(embeddings, settings, runtime)
+    facts = RowFacts.named(embeddings, options, settings, runtime)
     gain = measured_gain(plan, embeddings, facts, settings, 0.0, runtime, most=_ROWS)
     return {
         "gain": gain.plan.objective - gain.random.objective,

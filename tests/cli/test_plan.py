@@ -1,10 +1,13 @@
 """The command `plan`, which chooses."""
 
 import json
+import re
 import shlex
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 LARGER = np.random.default_rng(1).standard_normal((2, 96, 8)).astype(np.float32)
@@ -94,6 +97,37 @@ def test_one_judgement(common, guard, says, folder, done):
     done("random", *sides, "-b", 16, "-o", "random.npy", "-q", "--seed", 1)
     random = json.loads(done("evaluate", "random.npy", *sides, "--json").stdout)
     assert not random["verdict"]["train"]
+
+
+@pytest.mark.parametrize("common", [0, 3], ids=["guard", "no guard"])
+@pytest.mark.parametrize(
+    "named", [["--anchor-id", "a", "--positive-id", "p"], ["--group-column", "g"]], ids=" ".join
+)
+def test_the_verdict_knows_ids_and_groups(common, named, folder, done):
+    """As `evaluate` with the same options, and no limit is blamed for the pairs of groups."""
+    sides = likely(0.5, common)
+    numbers = np.arange(640)
+    table = {"a": numbers % 211, "p": numbers % 199, "g": numbers % 8}
+    pq.write_table(pa.table(table), "labels.parquet")
+    labels = *named, "--label-table", "labels.parquet"
+    shown = done("plan", *sides, *labels, "-b", 8).stderr
+    judged = json.loads(done("evaluate", "plan.npy", *sides, *labels, "--json").stdout)
+    verdict = judged["verdict"]
+    assert verdict["warnings"] == []
+    assert "warning" not in shown
+    among = "among true negatives" if not common or "g" in named else "among all negatives"
+    assert among in verdict["sentence"]
+    assert ("among true negatives" in shown) == (among == "among true negatives")
+    if among == "among true negatives":
+        shares = [float(re.search(r"false negatives \(random ([\d.]+)%\)", text)[1])
+                  for text in (shown, verdict["sentence"])]  # fmt: skip
+        assert shares[0] == pytest.approx(shares[1], rel=0.05)
+        assert shares[1] > 1
+        assert "although" not in shown
+    if "g" in named:
+        alone = verdict["guard"] == "groups and equal rows only"
+        assert alone == (common > 0)
+        assert judged["guard"]["broken"] / judged["guard"]["pairs"] < 0.02
 
 
 def test_the_verdict_on_random_batches(folder, done):

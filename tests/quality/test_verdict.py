@@ -26,7 +26,7 @@ def told(measured):
     def told(reduction=0.13, share=0.03, random=0.07, *, above=1.0, limit_from="plans", **others):
         guard = replace(
             measured.guard, hardness=reduction, false_negatives=share,
-            false_negatives_random=random, limit_from=limit_from,
+            false_negatives_random=random, excludes_much=random > 0.05, limit_from=limit_from,
             loss_train=measured.guard.loss_random + above,
         )  # fmt: skip
         return replace(measured, guard=guard, loss_random_std=0.1, **others)

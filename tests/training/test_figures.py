@@ -1,6 +1,8 @@
 """The figures of a plan that trackers get, against those of an evaluation."""
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from batchplan import Embeddings, evaluate, plan
@@ -38,6 +40,18 @@ def test_they_are_those_of_an_evaluation(similarity):
     scores = x @ y.T
     beaten = (scores > scores.diagonal()[:, None]).sum() / (N * (N - 1))
     assert found["beaten_positives"] == pytest.approx(beaten, abs=1e-5)
+
+
+def test_groups_are_no_negatives(tmp_path):
+    data, table = Embeddings.from_arrays(*pairs()), tmp_path / "labels.parquet"
+    pq.write_table(pa.table({"g": np.arange(N) % 5}), table)
+    named = {"group_column": "g", "label_table": str(table), "temperature": 0.5}
+    made = plan(data, planner="partition", batch_size=16, **named)
+    found = measured(made, data, PartitionOptions(batch_size=16, **named), Runtime(device="cpu"))
+    guard = evaluate(made, data, groups=np.arange(N) % 5, temperature=0.5).guard
+    assert found["false_negatives_random"] == pytest.approx(guard.false_negatives_random, abs=0.01)
+    assert found["false_negatives"] == guard.false_negatives
+    assert found["gain"] == pytest.approx(guard.loss_train - guard.loss_random, rel=0.05)
 
 
 def test_a_series_has_them(tmp_path):
