@@ -152,7 +152,7 @@ def evaluate_plans(
         similarities = distribution_figures(own, random[cuts].similarities, pairs.bound)
         found.append(_evaluation(measured, guard, known, errors, similarities, embeddings, options))
     if facts.groups is not None and guard is not None and guard.limit_from == "rejected":
-        alone = replace(options, guard=False)  # groups remain
+        alone = replace(options, guard=False, reference=None, reference_pair=None)  # groups remain
         return evaluate_plans(plans, embeddings, facts, alone, runtime)
     return found
 

@@ -10,9 +10,10 @@ from batchplan.data.answers import answers_of
 from batchplan.data.texts import likely_columns, load_texts
 from batchplan.errors import InputError
 from batchplan.expectation import forecast
+from batchplan.options import LIMITS
 from batchplan.plans import Plan
 from batchplan.quality import Evaluation, EvaluationOptions, RowFacts, evaluate_plans
-from batchplan.quality.guard.limits import limit_in_words, own_limit, with_limit
+from batchplan.quality.guard.limits import limit_in_words, own_limit
 from batchplan.quality.known import KnownNegative
 from batchplan.quality.losses.in_batches import batch_statistics
 from batchplan.quality.pairs import Pairs, beaten_positives, guarded_pairs, unguarded_pairs
@@ -138,8 +139,10 @@ def gather(
             advance(1)
     rows: list[ShownRow] = []
     if len(plans) == 1:
-        limited, _ = with_limit([first], options)
-        guarded = guarded_pairs(pairs, embeddings, facts, limited, runtime)
+        judge = evaluations[0].judge  # its limit is that of the page, or none
+        limits = {name: getattr(judge, name, None) for name in LIMITS}
+        judging = EvaluationOptions(similarity=options.similarity, **limits)
+        guarded = guarded_pairs(pairs, embeddings, facts, judging, runtime)
         answers = facts.answers or answers_of(embeddings, equal=False)
         with runtime.stage("rows", total=pairs.num_rows) as advance:
             rows = shown_rows(guarded, first, own, answers, asked, advance)

@@ -1,9 +1,10 @@
 """Finds the hardest negatives of rows in their batches, and the rows that are kept away."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,7 +31,8 @@ _REASONS = {
 
 @dataclass(frozen=True)
 class Other:
-    """Another row, and its similarity: the larger one of both directions, and of all documents.
+    """Another row, and its similarity by the model that is trained: the larger one of both
+    directions, and of all documents.
 
     Attributes:
         reason: why the two must not share a batch; "" if they may.
@@ -92,13 +94,13 @@ def shown_rows(
     for start, stop in spans(pairs.num_rows, _AT_ONCE):
         columns = torch.arange(start, stop, device=index.device)
         others = partial(MeasuredRows.block, start=start, stop=stop)
-        _, *judged = meet(pairs, lambda side: side.some(rows), others, index, columns)
+        judged, similar = _compared(pairs, lambda side: side.some(rows), others, index, columns)
         inside = torch.from_numpy(member[at, start:stop]).to(index.device)
         kept = torch.from_numpy(known(np.arange(start, stop))).to(index.device)
         if pairs.guard is not None:
             kept |= pairs.guard.reasons(index, columns, *judged)["any"]
         for number, mask in enumerate((inside & (columns != index[:, None]), kept & ~inside)):
-            values = judged[1].double().masked_fill(~mask, -inf)
+            values = similar.double().masked_fill(~mask, -inf)
             part = torch.stack([values, columns.double().expand_as(values)])
             joined = torch.cat([found[number], part], dim=2)
             order = joined[0].sort(descending=True, stable=True).indices[:, :_OTHERS]
@@ -126,6 +128,18 @@ def _batches_of(plan: Plan, asked: Sequence[int]) -> list[int]:
             )
         batches.append(int(np.searchsorted(plan.batch_offsets, entries[0], side="right")) - 1)
     return batches
+
+
+def _compared(pairs: Pairs, *sides: Any) -> tuple[tuple[torch.Tensor, torch.Tensor], torch.Tensor]:
+    """Return the similarities that the guard judges, and the largest ones of the data.
+
+    Args:
+        sides: as of `meet`.
+    """
+    _, *judged = meet(pairs, *sides)
+    if pairs.guard is None or pairs.guard.own:
+        return (judged[0], judged[1]), judged[1]
+    return (judged[0], judged[1]), meet(replace(pairs, guard=None), *sides)[2]
 
 
 def _known(
@@ -159,10 +173,11 @@ def _others(
     columns = at.long()
     flat, shape = columns.cpu().numpy().ravel(), (*columns.shape, -1)
     index = torch.from_numpy(rows).to(columns.device)[:, None]
-    _, *judged = meet(
+    judged, _ = _compared(
         pairs, lambda side: side.gather(rows)[:, None], lambda side: side.gather(flat).view(shape),
         index, columns,
     )  # fmt: skip
+    judge = " of the reference" * (pairs.guard is not None and not pairs.guard.own)
     broken = {} if pairs.guard is None else pairs.guard.reasons(index, columns, *judged)
     lists: list[list[Other]] = []
     answered = known(columns.cpu().numpy())
@@ -173,7 +188,7 @@ def _others(
                 other = int(columns[place, number])
                 reasons = ["known answer"] if answered[place, number] else []
                 reasons += [
-                    words for why, words in _REASONS.items()
+                    words + judge * words.endswith("limit") for why, words in _REASONS.items()
                     if why in broken and broken[why][place, 0, number]
                 ]  # fmt: skip
                 lists[-1].append(Other(other, similarity, ", ".join(reasons)))

@@ -94,6 +94,7 @@ def test_one_judgement(common, guard, says, folder, done):
     page = Path("report.html").read_text()
     assert f"of the gap is closed among {says[1]}" in page
     assert says[0] in page
+    assert not common or "reaches the limit" not in page  # nothing is kept away then
     done("random", *sides, "-b", 16, "-o", "random.npy", "-q", "--seed", 1)
     random = json.loads(done("evaluate", "random.npy", *sides, "--json").stdout)
     assert not random["verdict"]["train"]

@@ -260,3 +260,16 @@ def test_command_line(tmp_path, more):
     again = json.loads(result.stdout)["guard"]  # by the limit of the plan
     assert {name: again[name] for name in SAME} == {name: guard[name] for name in SAME}
     assert run("evaluate", refined, *common, "--no-guard").exit_code == 3
+
+
+def test_a_reference_that_excludes_too_much_judges_no_groups(tmp_path):
+    """The default limit is left out, the groups stay."""
+    x, y = sides(12, 0)
+    files = written(tmp_path, "alike", [side + 30 for side in (x, y)])
+    named = {"reference": files[:1], "reference_pair": files[1:]}
+    plan = batchplan.plan(x, y, planner="random", batch_size=8)
+    groups = np.arange(N) // 2
+    found = batchplan.evaluate(plan, x, y, groups=groups, device="cpu", **named).guard
+    alone = batchplan.evaluate(plan, x, y, groups=groups, device="cpu", guard=False).guard
+    assert found.relative_margin is None
+    assert (found.by, found.loss_global) == (alone.by, alone.loss_global)

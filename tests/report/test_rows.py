@@ -55,23 +55,38 @@ def page(data, plan, groups, tmp_path_factory):
     return contents, folder / "page.html"
 
 
-def test_rows_are_those_of_the_dense_matrix(page, data, plan, groups):
-    unit = unit_sides(data)
-    forth = unit[0] @ unit[1].T
-    similar = np.maximum(forth, forth.T)
-    own = forth.diagonal()
-    ceiling = np.maximum(own, np.sort(own)[(ROWS - 1) // 2])
+@pytest.mark.parametrize("referred", [False, True])
+def test_rows_are_those_of_the_dense_matrix(page, data, plan, groups, referred, tmp_path):
+    """A reference judges the limit; what is shown are similarities of the trained model."""
+    contents, judge, reason = page[0], data, "reaches the limit"
+    if referred:
+        noise = np.random.default_rng(9).standard_normal((2, ROWS, DIM)).astype(np.float32)
+        sides = [
+            side.rows(0, ROWS) + noise for side, noise in zip((data.x, data.y), noise, strict=True)
+        ]
+        judge, reason = Embeddings.from_arrays(*sides), "reaches the limit of the reference"
+        for name, side in zip(("x.npy", "y.npy"), sides, strict=True):
+            np.save(tmp_path / name, side)
+        contents = write_report(
+            {"plan.npy": plan}, data, tmp_path / "page.html", relative_margin=MARGIN,
+            random_trials=2, groups=groups, device="cpu", reference=[str(tmp_path / "x.npy")],
+            reference_pair=[str(tmp_path / "y.npy")],
+        )  # fmt: skip
+    forth, judged = (x @ y.T for x, y in map(unit_sides, (data, judge)))
+    similar, judged_similar = (np.maximum(one, one.T) for one in (forth, judged))
+    own, ceiling = forth.diagonal(), judged.diagonal()
+    ceiling = np.maximum(ceiling, np.sort(ceiling)[(ROWS - 1) // 2])
     ceiling = ceiling - MARGIN * abs(ceiling)
     limits = np.minimum(ceiling[:, None], ceiling[None])
-    assert abs(similar - limits).min() > 1e-6  # no pair is at its limit
+    assert abs(judged_similar - limits).min() > 1e-6  # no pair is at its limit
+    above = judged_similar >= limits
     known = np.zeros((ROWS, ROWS), bool)
     known[0, 1] = known[1, 0] = known[2, 3] = known[3, 2] = True
     grouped = (groups[:, None] == groups) & (groups >= 0)
-    kept = (similar >= limits) | known | grouped
+    kept = above | known | grouped
     np.fill_diagonal(kept, False)
     batches = list(plan.batches())
     of_row = {int(row): number for number, rows in enumerate(batches) for row in rows}
-    contents, _ = page
     assert sorted(one.row for one in contents.rows) == list(range(ROWS))  # fewer than the most
     reasons = set()
     for one in contents.rows:
@@ -86,12 +101,13 @@ def test_rows_are_those_of_the_dense_matrix(page, data, plan, groups):
         for other in (*one.negatives, *one.away):
             pair = one.row, other.row
             assert other.similarity == pytest.approx(similar[pair], abs=1e-6)
-            assert ("reaches the limit" in other.reason) == (similar[pair] >= limits[pair])
+            assert (reason in other.reason.split(", ")) == above[pair]
             assert ("known answer" in other.reason) == known[pair]
             assert ("same group" in other.reason) == grouped[pair]
             assert ("equal side" in other.reason) == known[pair]
             reasons |= {*other.reason.split(", ")}
-    assert reasons == {"", "known answer", "same group", "an equal side", "reaches the limit"}
+    seldom = {"same group"} if referred else set()  # others are more similar
+    assert reasons | seldom == {"", "known answer", "same group", "an equal side", reason}
 
 
 def test_losses_choose_the_batches_of_a_large_plan(data, plan, tmp_path, monkeypatch):
