@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -140,7 +141,7 @@ def gather(
     rows: list[ShownRow] = []
     if len(plans) == 1:
         judge = evaluations[0].judge  # its limit is that of the page, or none
-        limits = {name: getattr(judge, name, None) for name in LIMITS}
+        limits: dict[str, Any] = {name: getattr(judge, name, None) for name in LIMITS}
         judging = EvaluationOptions(similarity=options.similarity, **limits)
         guarded = guarded_pairs(pairs, embeddings, facts, judging, runtime)
         answers = facts.answers or answers_of(embeddings, equal=False)
