@@ -178,7 +178,7 @@ class Evaluation:
         document = asdict(self)
         computed = document.pop("computed")
         if self.guard is not None:
-            for name in ("hardness", "false_negatives", "excludes_much"):
+            for name in ("hardness", "excludes_much"):
                 del document["guard"][name]
             if self.guard.mined is None:
                 del document["guard"]["mined"]

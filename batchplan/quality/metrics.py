@@ -220,7 +220,7 @@ METRICS: dict[str, Metric] = {
                "{answers.share_random:share} at random)",
                "negatives of a batch that are known answers of the anchor"),
         Metric("guard.broken", "pairs that break the guard", "lower",
-               "{:,} of {guard.pairs:,} ({false_negatives:share}, "
+               "{:,} of {guard.pairs:,} ({guard.false_negatives:share}, "
                "{guard.false_negatives_random:share} at random)",
                "pairs of a batch that are likely false negatives"),
         Metric("guard.rows_affected", "why they break it", "lower",

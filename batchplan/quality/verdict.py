@@ -220,7 +220,9 @@ def _hardness(evaluation: Evaluation) -> Aspect:
     above = which.loss_train - which.loss_random
     among = "all" if evaluation.judge is None else "true"
     said = f"of the gap is closed among {among} negatives (random {random})"
-    return Aspect("hardness", figure, said, is_harder(above, evaluation.loss_random_std))
+    # Without a gap, what is above is rounding.
+    harder = evaluation.hardness != 0 and is_harder(above, evaluation.loss_random_std)
+    return Aspect("hardness", figure, said, harder)
 
 
 def _risk_of(share: float | None, random: float) -> Aspect:

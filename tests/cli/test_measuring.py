@@ -23,7 +23,7 @@ KEYS = """
 """.split()  # noqa: SIM905
 GUARD_KEYS = """
     reference planned_reference without_groups relative_margin absolute_margin max_score limit_from
-    pairs broken false_negatives_random by rows_affected loss_train loss_global
+    pairs broken false_negatives false_negatives_random by rows_affected loss_train loss_global
     loss_random gap
 """.split()  # noqa: SIM905
 COVERAGE_KEYS = ["rows_seen", "rows_never_seen", "share_seen", "repeats", "most_repeated"]

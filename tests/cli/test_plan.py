@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from batchplan.quality.metrics import percent
+
 LARGER = np.random.default_rng(1).standard_normal((2, 96, 8)).astype(np.float32)
 
 
@@ -90,6 +92,10 @@ def test_one_judgement(common, guard, says, folder, done):
     assert f" of the gap is closed among {says[1]}" in judged["verdict"]["sentence"]
     assert judged["guard"]["limit_from"] == ("rejected" if common else "plans")
     assert judged["verdict"]["warnings"] == []
+    figures = done("evaluate", "plan.npy", *sides, "--all").stdout
+    assert "undefined" not in figures
+    share = judged["guard"]["broken"] / judged["guard"]["pairs"]
+    assert f" of {judged['guard']['pairs']:,} ({percent(share)}, " in figures
     done("report", "plan.npy", *sides, "-q")
     page = Path("report.html").read_text()
     assert f"of the gap is closed among {says[1]}" in page

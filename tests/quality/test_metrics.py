@@ -12,7 +12,7 @@ SETTINGS = {"num_rows", "num_batches", "batch_size", "temperature", "similarity"
 OTHERS = (
     "similarity_histogram", "similarity_percentiles", "guard.by",
     "guard.mined.examples", "guard.mined.negatives", "guard.mined.rows_affected",
-    "guard.loss_random", "guard.loss_global",
+    "guard.loss_random", "guard.loss_global", "guard.false_negatives",
     "answers.negatives", "answers.share", "answers.share_random", "answers.several",
     "answers.examples", "answers.planned_with",
 )  # fmt: skip
@@ -28,7 +28,6 @@ ABOUT = {
     "fresh",
     "gap_random",
     "loss_random_std",
-    "false_negatives_random",
     "rate_random",
 }
 

@@ -86,6 +86,15 @@ def test_warnings(told, measured):
     assert "60% of the rows occur, with 2 repeats" in few.sentence
 
 
+def test_one_batch_of_all_rows_is_no_harder_than_random_ones(helpers):
+    """Nor if the order of its sums says so in the last digits."""
+    embeddings = helpers.clustered(45, copies=4)
+    for seed in range(8):
+        plan = helpers.make_plan(embeddings, 45, seed=seed)
+        found = evaluate(plan, embeddings, random_trials=2, device="cpu")
+        assert verdict_on(found).sentence.startswith("random batches would do as well: 0.0% of")
+
+
 def test_without_a_guard_all_pairs_count(told):
     found = verdict_on(replace(told(), guard=None, loss_random=0.5, loss_train=1.0))
     assert "among all negatives" in found.sentence
