@@ -103,7 +103,7 @@ def embedded_texts(
     with watch.watching():
         runtime = Runtime(observer=watch)
         schema = Source.of(data, runtime, order=session.shard_order).available
-        names = strings_of(schema, named)
+        names = strings_of(schema, named, 2 - session.single)
         usual = paired_columns(names, 2 - session.single)
         mined = [] if session.negatives else negatives_of(names)
         found = [*(named or usual[:2]), *mined * (not session.single)]

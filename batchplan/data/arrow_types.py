@@ -94,8 +94,11 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Return whether values are strings."""
-    return storage(kind) in (pa.string(), pa.large_string(), pa.string_view())
+    """Return whether values are strings, also in a dictionary."""
+    kind = storage(kind)
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
 
 
 def is_bytes(kind: pa.DataType) -> bool:

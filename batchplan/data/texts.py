@@ -16,6 +16,7 @@ from batchplan.files.remote import ShardPath, located
 from batchplan.typing import Int64Array
 
 LABELS = ("label", "labels", "score", "scores", "dataset_name")  # columns that are no texts
+_PAIR = "anchor", "positive"
 _NO_TEXTS = {*LABELS, "group", "source", "split", "language", "url"}
 _ID = re.compile(r"(?i:(.*[-_. ])?([qpd]|doc|uu)?id)|.*[a-z]I[dD]")  # query_id, _id, qid, docId
 
@@ -45,10 +46,11 @@ def likely_columns(
     files = [files_of("x", embeddings), files_of("y", embeddings)]
     if table is not None:
         files = [[located(table)]]
-    found = [_strings_in(paths, others) for paths in files]
+    sides = 1 + (embeddings.paired and files[0] == files[-1])
+    found = [_strings_in(paths, others, sides) for paths in files]
     if files[0] != files[-1]:
         x, y = ([name for name in found[side] if not is_negative(name)] for side in (0, -1))
-        if x and y and not {"anchor", "positive"} <= {*x, *y}:
+        if x and y and not {*_PAIR} <= {*x, *y}:
             return [x[0], y[0]]
         found[0] = list(dict.fromkeys(found[0] + found[-1]))
     return paired_columns(found[0], 1 + embeddings.paired, len(embeddings.negatives))
@@ -59,24 +61,31 @@ def paired_columns(names: Sequence[str], sides: int = 2, mined: int | None = Non
     there, otherwise the first ``sides``; then up to ``mined`` columns of mined negatives, None for
     all."""
     x = [name for name in names if not is_negative(name)]
-    chosen = (["anchor", "positive"] if {"anchor", "positive"} <= {*x} else x)[:sides]
+    chosen = ([*_PAIR] if {*_PAIR} <= {*x} else x)[:sides]
     return chosen + negatives_of(names)[:mined] * (len(chosen) > 1)
 
 
-def strings_of(schema: pa.Schema, others: Collection[str | None] = ()) -> list[str]:
+def strings_of(schema: pa.Schema, others: Collection[str | None] = (), sides: int = 2) -> list[str]:
     """Return the columns of strings, without ``others``, and those with names of labels, ids or
-    sources."""
+    sources. Dictionaries, which may be categories, count if there are fewer others than sides, or
+    if they have the name of a text."""
     names = [field.name for field in schema if is_text(field.type)]
-    unwanted = {*_NO_TEXTS, *others, *filter(_ID.fullmatch, names)} - {"anchor", "positive"}
-    return [name for name in names if names.count(name) == 1 and name not in unwanted]
+    unwanted = {*_NO_TEXTS, *others, *filter(_ID.fullmatch, names)} - {*_PAIR}
+    found = [name for name in names if names.count(name) == 1 and name not in unwanted]
+    plain = [name for name in found if not pa.types.is_dictionary(schema.field(name).type)]
+    if sum(not is_negative(name) for name in plain) < sides:
+        return found
+    return [name for name in found if name in (*plain, *_PAIR) or is_negative(name)]
 
 
-def _strings_in(paths: Sequence[ShardPath], others: Collection[str | None]) -> list[str]:
+def _strings_in(
+    paths: Sequence[ShardPath], others: Collection[str | None], sides: int
+) -> list[str]:
     """Return the columns of `strings_of` that all files have."""
     found: list[str] = []
     for number, path in enumerate(paths):
         with opened(path) as file:
-            own = strings_of(file.schema, others)
+            own = strings_of(file.schema, others, sides)
         found = [name for name in own if not number or name in found]
     return found
 

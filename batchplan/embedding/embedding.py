@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from batchplan.data.arrow_types import encoded
+from batchplan.data.ids import ids_digest
 from batchplan.data.records import Source
 from batchplan.embedding.options import EmbedOptions
 from batchplan.embedding.table import TokenTable, token_table
@@ -31,7 +32,6 @@ from batchplan.runtime import Observer, Runtime
 
 NAME = EMBEDDED
 _CUT = 300  # characters of a text that is written
-_IDS_AT_ONCE = 1 << 16
 _BATCHES_AT_ONCE = 64  # batches of the model between two steps of the progress
 _WRITE = partial(pq.write_table, compression="none", use_dictionary=False)
 _Advance = Callable[[int], None]
@@ -122,7 +122,7 @@ def embed(
             "batch_size": settings.batch_size, "shard_rows": settings.shard_rows,
         }  # fmt: skip
         if ids is not None:
-            facts["ids"] = _digest_of_ids(ids)
+            facts["ids"] = f"{ids.type} {ids_digest(ids)}"
         if settings.keep_texts:
             facts["texts"] = _CUT
         if source.order:  # of the data of plans for these embeddings
@@ -274,13 +274,6 @@ def _digest(source: Source) -> str:
         columns = (column.cast(pa.large_binary()).to_pylist() for column in batch)
         digest.update("".join(map(repr, zip(*columns, strict=True))).encode())
         row += len(batch)
-    return f"b2:{digest.hexdigest()}"
-
-
-def _digest_of_ids(ids: pa.Array) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for start in range(0, len(ids), _IDS_AT_ONCE):
-        digest.update(repr(ids.slice(start, _IDS_AT_ONCE).to_pylist()).encode())
     return f"b2:{digest.hexdigest()}"
 
 

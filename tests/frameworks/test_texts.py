@@ -105,6 +105,18 @@ def test_columns_of_ids_are_no_texts_and_a_choice_is_named():
         np.testing.assert_array_equal(side, own)
 
 
+def test_texts_in_dictionaries():
+    kind = pa.dictionary(pa.int32(), pa.string())
+    texts = {name: pa.array(own) for name, own in columns().items() if name != "topic"}
+    coded = {name: own.cast(kind) if name != "id" else own for name, own in texts.items()}
+    pq.write_table(pa.table(coded), "pairs.parquet")
+    run(*PLAN, "-q")
+    for side, own in zip(sides(), expected(), strict=True):
+        np.testing.assert_array_equal(side, own)
+    one, other = (batchplan.token_embeddings("model", pa.table(own)) for own in (coded, texts))
+    assert one.fingerprint == other.fingerprint
+
+
 def test_only_the_tokenizer_and_the_table_are_loaded():
     """Neither library that runs models is imported."""
     code = (

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from batchplan.data import load_embeddings
-from batchplan.data.texts import likely_columns
+from batchplan.data.texts import likely_columns, load_texts
 from batchplan.errors import InputError
 from batchplan.expectation import forecast
 from batchplan.plans import Batching, Plan
@@ -283,6 +283,29 @@ def test_groups_by_an_anchor_or_a_positive_leave_it_a_text(embeddings, tmp_path)
     pq.write_table(pa.table(names), tmp_path / "texts.parquet")
     found = likely_columns(embeddings, tmp_path / "texts.parquet", ["positive"])
     assert found == ["anchor", "positive"]
+
+
+def test_dictionaries_are_texts_where_strings_do_not_suffice(embeddings, tmp_path):
+    """Tools write repeated texts as dictionaries; but categories are dictionaries, too."""
+    table, rows = tmp_path / "texts.parquet", np.arange(ROWS)
+
+    def found(**columns):
+        texts = {
+            name: pa.array([f"{name}{row}" for row in rows]).cast(
+                pa.dictionary(pa.int32(), pa.string()) if kind == "d" else pa.string()
+            )
+            for name, kind in columns.items()
+        }
+        pq.write_table(pa.table(texts), table)
+        names = likely_columns(embeddings, table)
+        for name in names:
+            assert load_texts(name, embeddings, rows[:2], table) == {0: f"{name}0", 1: f"{name}1"}
+        return names
+
+    for columns in ({"q": "d", "a": "s"}, {"q": "d", "a": "d"}, {"q": "s", "a": "d"}):
+        assert found(**columns) == ["q", "a"]
+    assert found(kind="d", q="s", a="s") == ["q", "a"]
+    assert found(title="s", body="s", anchor="d", positive="d") == ["anchor", "positive"]
 
 
 def test_tiny_shares_are_not_zero():
