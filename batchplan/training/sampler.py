@@ -16,6 +16,7 @@ from batchplan.training.arguments import check_arguments, checked
 from batchplan.training.checks import (
     asked_for_training,
     check_loader,
+    check_rows,
     part_size,
     warn_of_new_order,
 )
@@ -30,7 +31,8 @@ ALL: Final = "all"
 class PlanBatchSampler:
     """Yields the batches of a plan, or one device's part of them, in its order, every epoch.
 
-        loader = DataLoader(dataset, batch_sampler=PlanBatchSampler("plan.npy"))
+        sampler = PlanBatchSampler("plan.npy", dataset=dataset)
+        loader = DataLoader(dataset, batch_sampler=sampler)
 
     It is also a sequence: ``sampler[step]`` is the list of row numbers of a step.
 
@@ -44,6 +46,7 @@ class PlanBatchSampler:
             parts of all devices, step after step, for a library that distributes batches itself,
             as Accelerate does.
         world_size: number of devices, which must be the plan's.
+        dataset: that of the loader, to check that it has the rows of the plan.
 
     Attributes:
         series: the series of plans; None if there is a single plan.
@@ -55,11 +58,13 @@ class PlanBatchSampler:
         position: number of batches that were taken in this epoch; 0 when it is complete.
 
     Warns:
-        UserWarning: a second pass over a series whose epoch was never set.
+        UserWarning: a second pass over a series whose epoch was never set; a single plan, and a
+            `datasets.Dataset` that was selected, sorted or shuffled, perhaps since then.
 
     Raises:
         InputError: the file cannot be loaded, its batch size is not ``batch_size``, the plan is for
-            another number of devices, or there is no such rank.
+            another number of devices, there is no such rank, or the data set has another number of
+            rows, or row numbers in another order.
     """
 
     batch_size: int
@@ -71,6 +76,7 @@ class PlanBatchSampler:
         batch_size: int | None = None,
         rank: SupportsIndex | Literal["all"] | None = None,
         world_size: SupportsIndex | None = None,
+        dataset: Sized | None = None,
     ) -> None:
         if isinstance(source, str | os.PathLike):
             source = Plan.load(source, batch_size=batch_size)
@@ -89,6 +95,10 @@ class PlanBatchSampler:
                 f"or plan again with --batch-size {batch_size}"
             )
         self.rank = _check_rank(self._batching, rank, world_size)
+        if dataset is not None:
+            check_rows(self.num_rows, dataset)
+            if self.series is None:
+                warn_of_new_order(dataset)
         self.epoch = self._passes = 0
         self._ever_set = self._awaited = False  # whether `set_epoch` was called: for the next pass
         self.start_at(0)

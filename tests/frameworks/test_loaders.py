@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+import warnings
 from datetime import timedelta
 
 import grain
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
@@ -50,6 +52,22 @@ def train(folder, workers, **options):
             optimizer.step()
             seen.append(rows.int().tolist())
     return seen
+
+
+def test_a_data_set_that_is_given_is_checked():
+    plan = Plan.cut(range(ROWS), Batching(4), num_rows=ROWS)
+    dataset = Dataset.from_dict({"batchplan_row": range(ROWS)})
+    texts = Dataset.from_dict({"text": [*map(str, range(ROWS))]})
+    with warnings.catch_warnings(action="error"):
+        for own in (dataset, texts, Rows()):
+            PlanBatchSampler(plan, dataset=own)
+    with pytest.warns(UserWarning, match="selected, sorted or shuffled") as warned:
+        PlanBatchSampler(plan, dataset=texts.shuffle(seed=0))
+    assert warned[0].filename == __file__
+    with pytest.raises(InputError, match="its column batchplan_row is not 0 to"):
+        PlanBatchSampler(plan, dataset=dataset.select(range(ROWS)[::-1]))
+    with pytest.raises(InputError, match=f"data set: got 3 rows, but the plan is for {ROWS}"):
+        PlanBatchSampler(plan, dataset=texts.select(range(3)))
 
 
 @pytest.mark.parametrize(("devices", "workers"), [(2, 2), (4, 0)])
