@@ -226,6 +226,27 @@ def test_small_mega_batches_and_what_they_count(seed):
     assert judged.guard.broken == made.metadata.metrics["broken_pairs"] > 0
 
 
+@pytest.mark.parametrize("tail", ["pad", "drop"])
+@pytest.mark.parametrize("guard", [{"max_score": 0.5}, {"guard": False}], ids=str)
+@pytest.mark.parametrize("named", [{"group_column": "a"}, {"anchor_id": "a"}], ids=str)
+def test_a_tail_is_separated_and_counted(tail, guard, named, tmp_path):
+    """A padded batch brings the last rows together again; a dropped one has no pairs."""
+    graph = Graph(3, 101, (40, 101))
+    graph.table(tmp_path / "ids.parquet")
+    options = {**named, **guard, "label_table": str(tmp_path / "ids.parquet"), "device": "cpu"}
+    x, y = np.random.default_rng(0).standard_normal((2, 101, 16)).astype(np.float32)
+    y += x
+    made = batchplan.plan(x, y, planner="partition", batch_size=16, tail=tail, **options)
+    same = np.equal.outer(graph.anchors, graph.anchors) & ~np.eye(101, dtype=bool)
+    assert collisions(same, made.rows, made.batch_offsets) == 0
+    if "max_score" in guard:
+        groups = graph.anchors if "group_column" in named else None
+        judged = batchplan.evaluate(made, x, y, groups=groups, device="cpu").guard
+        assert made.metadata.metrics["broken_pairs"] == judged.broken > 0
+    else:
+        assert made.metadata.metrics["broken_pairs"] == 0
+
+
 @pytest.mark.parametrize("planner", ["partition", "random"])
 def test_mined_negatives_are_documents_too(planner):
     graph = Graph(1, 200, (120, 130), negatives=2)

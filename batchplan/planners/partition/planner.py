@@ -23,13 +23,14 @@ from batchplan.planners.common.draft import Draft
 from batchplan.planners.common.finish import SHUFFLE
 from batchplan.planners.partition.dealing import take_turns
 from batchplan.planners.partition.mega_batch import MegaBatchOutcome, Planned, broken_pairs
-from batchplan.planners.partition.options import PartitionOptions
+from batchplan.planners.partition.options import MEGA_BATCH_ROWS, PartitionOptions
 from batchplan.planners.partition.problem import Problem, make_problem
 from batchplan.planners.partition.ray_cluster import plan_on_ray
 from batchplan.planners.partition.resume import kept_files, read_planned, write_planned
 from batchplan.planners.partition.together import plan_all
 from batchplan.plans.plan import Plan
 from batchplan.runtime import Runtime
+from batchplan.typing import Int64Array
 
 _LAST = 13  # the generator stream of the last exchange of rows
 
@@ -77,29 +78,33 @@ def partition(embeddings: Data, options: PartitionOptions, runtime: Runtime) -> 
 
 
 def _separated(problem: Problem, runtime: Runtime, plan: Plan) -> Plan:
-    """Separate known answers that mega-batches, which are planned separately, or a padded tail left
-    together."""
-    separate = make_apart(problem.groups, problem.answers)
-    if problem.answers is None or not separate.codes.size + separate.spans.size:
+    """Separate groups and known answers that mega-batches, which are planned separately, or a
+    padded tail left together. Count the pairs again that a tail adds or drops."""
+    separate, rows = make_apart(problem.groups, problem.answers), plan.rows
+    sizes, facts = np.diff(plan.batch_offsets), plan.metadata.metrics
+    if separate.codes.size + separate.spans.size:
+        offsets, generator = plan.batch_offsets.copy(), runtime.generator(_LAST)
+        rows = mended(rows.copy(), offsets, separate, generator, problem.sources)
+    batch_of = np.repeat(np.arange(len(plan)), sizes)
+    changed = np.unique(batch_of[rows != plan.rows])
+    if "broken_pairs" not in facts or (plan.metadata.partitions_rows and not len(changed)):
         return plan
-    offsets, generator = plan.batch_offsets.copy(), runtime.generator(_LAST)
-    rows = mended(plan.rows.copy(), offsets, separate, generator, problem.sources)
-    changed = np.searchsorted(offsets, np.flatnonzero(rows != plan.rows), "right") - 1
-    if not len(changed):
-        return plan
-    places = np.flatnonzero(np.isin(np.repeat(np.arange(len(plan)), np.diff(offsets)), changed))
-    chosen = np.unique(rows[places])
-    mega_batch = problem.mega_batch(chosen, np.diff(offsets)[np.unique(changed)], "keep")
-    vectors, reference = problem.vectors(mega_batch)
-    before, after = (
-        broken_pairs(
-            vectors, mega_batch, np.searchsorted(chosen, own[places]), problem.options, runtime,
-            reference,
-        )
-        for own in (plan.rows, rows)
-    )  # fmt: skip
-    broken = plan.metadata.metrics["broken_pairs"] + after - before
-    return Plan(rows, plan.batch_offsets, plan.metadata).with_metrics(broken_pairs=broken)
+
+    def broken(order: Int64Array, batches: Int64Array) -> int:
+        entries = order[np.isin(batch_of, batches)]
+        chosen = np.unique(entries)
+        mega_batch = problem.mega_batch(chosen, sizes[batches], "keep")
+        vectors, reference = problem.vectors(mega_batch)
+        places = np.searchsorted(chosen, entries)
+        return broken_pairs(vectors, mega_batch, places, problem.options, runtime, reference)
+
+    if plan.metadata.partitions_rows:
+        count = facts["broken_pairs"] + broken(rows, changed) - broken(plan.rows, changed)
+    else:
+        at_once = max(1, MEGA_BATCH_ROWS // int(sizes.max()))
+        parts = np.split(np.arange(len(plan)), range(at_once, len(plan), at_once))
+        count = sum(broken(rows, part) for part in parts)
+    return Plan(rows, plan.batch_offsets, plan.metadata).with_metrics(broken_pairs=count)
 
 
 def _planned(problem: Problem, runtime: Runtime) -> Iterator[tuple[int, Planned]]:
