@@ -214,5 +214,7 @@ def test_mean_row(data):
     assert sum(steps) == 203
 
 
-def test_screening_dtype_of_the_cpu():
+def test_screening_dtype_of_the_cpu(monkeypatch):
     assert screening_dtype(CPU) in DTYPES
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+    assert screening_dtype(CPU) == torch.float32

@@ -53,9 +53,13 @@ class Split:
 
 
 def load(domain: str, num_rows: int) -> Split:
-    """The split of a domain, or of a Parquet file with columns anchor, positive and source, with
-    at most `num_rows` pairs to train on."""
-    return split(pairs(domain) if domain in DOMAINS else pq.read_table(domain), num_rows)
+    """The split of a domain, of a data set of the law (such as ``dictionary``), or of a Parquet file
+    with columns anchor, positive and source, with at most `num_rows` pairs to train on."""
+    from tests.benchmarks.law import data as law
+
+    if domain in DOMAINS:
+        return split(pairs(domain), num_rows)
+    return split(law.pairs(domain) if domain in law.DATA else pq.read_table(domain), num_rows)
 
 
 def pairs(domain: str) -> pa.Table:

@@ -12,12 +12,25 @@ import numpy as np
 import batchplan.expectation
 from batchplan.expectation import LARGE, Expectation, Training, expectation
 from tests.benchmarks.finetune import table as finetuned
+from tests.benchmarks.finetune.domains import DOMAINS
 from tests.benchmarks.finetune.lines import LINES
-from tests.benchmarks.law.table import BEATEN, Grid, figures, joined, signed
+from tests.benchmarks.law.table import (
+    BEATEN,
+    DATA,
+    OTHERS,
+    USUAL,
+    Grid,
+    figures,
+    joined,
+    signed,
+    told,
+)
 
 # Planned lines, and the lines without a plan that they are compared with.
 BASES = {"planned-later": "shuffled", "planned-cached-256": "cached-256",
          "planned-cached-1024": "cached-1024"}  # fmt: skip
+COMPARED = {"`hardness_mode`": ("hardness", "hardness"), "planned": ("planned-later", "planned"),
+            "planned, `hardness_mode`": ("planned-hardness-4", "planned-hardness")}  # fmt: skip
 FILE = Path(batchplan.expectation.__file__).with_name("trainings.csv")
 
 
@@ -90,6 +103,31 @@ def kinds(found: list[Training]) -> str:
     return joined(lines)
 
 
+def largest(grid: Grid, runs: list[finetuned.Run]) -> str:
+    """For each data set, MiniLM and static models, the training on the most pairs, two epochs of
+    batches of 64 or 32: the score of shuffled batches, and what other batches add to it."""
+    head = ["Data", "Model", "Pairs", "Shuffled", *COMPARED]
+    lines = [head, ["---"] * len(head)]
+    for data in dict.fromkeys([*DOMAINS, *DATA]):
+        one = {"domain": data, "model": "minilm", "line": "planned-later", "epochs": 2}
+        rows = max((run["rows"] for run in runs if one.items() <= run.items() and run["test"]),
+                   default=0)  # fmt: skip
+        names = "shuffled", *(tuned for tuned, _ in COMPARED.values())
+        base, *own = (finetuned.final(runs, data, name, 2, "minilm", rows) for name in names)
+        if rows:
+            score = np.mean([run["test"][-1]["ndcg@10"] for run in base])
+            gains = [finetuned.over(runs, base, "ndcg@10") for runs in own]
+            lines.append([data, "MiniLM", f"{rows:,}", f"{score:.2f}", *gains])
+    for data in DATA:
+        place = {"data": data, "batch_size": OTHERS["batch_size"], **USUAL}
+        rows = max(grid.values("rows", line="planned", **place))
+        place["rows"] = rows
+        score = np.mean([run["test"] for run in grid.of(place, "shuffled").values()])
+        gains = [told(grid.gain(place, line, "shuffled")) for _, line in COMPARED.values()]
+        lines.append([data, "static", f"{rows:,}", f"{score:.2f}", *gains])
+    return joined(lines)
+
+
 def errors(found: list[Training]) -> tuple[float, float, float]:
     """The mean absolute error of what others say, and of the mean gain of all other data sets;
     the share of gains within the range."""
@@ -103,9 +141,10 @@ def errors(found: list[Training]) -> tuple[float, float, float]:
 
 
 def main() -> None:
-    found = trainings(Grid(), finetuned.runs())
+    grid, runs = Grid(), finetuned.runs()
+    found = trainings(grid, runs)
     FILE.write_text(written(found))
-    print(kinds(found), table(found), *errors(found), sep="\n\n")
+    print(largest(grid, runs), kinds(found), table(found), *errors(found), sep="\n\n")
 
 
 if __name__ == "__main__":
