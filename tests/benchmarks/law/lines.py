@@ -62,6 +62,8 @@ LINES = {
        for tau in (0.03, 0.08)},
     **{f"guard-{100 - share}": Line(f"planned, guard at {100 - share}%", "partition",
                                     {"relative_margin": share / 100}) for share in (0, 20)},
+    **{f"refine-{passes}": Line(f"planned with {passes} passes of swaps", "partition",
+                                {"refine": passes}) for passes in (0, 1)},
     **{f"penalty-{nats}": Line(f"planned with a penalty of {nats} nats", "partition",
                                {"guard_penalty": nats}) for nats in (0.01, 0.03, 0.06)},
 }  # fmt: skip
