@@ -162,7 +162,7 @@ def test_several_devices(make, scope, tail, more):
         last = [7]
     assert sizes.tolist() == [size] * count + last
     assert (sorted(found.rows) == list(range(103))) == (tail == "keep")
-    assert found.metadata.options["refine"] == PartitionOptions().refine == 4
+    assert found.metadata.options["refine"] == PartitionOptions().refine == 1
 
 
 def test_few_rows():

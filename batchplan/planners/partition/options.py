@@ -29,7 +29,7 @@ class PartitionOptions(GuardOptions, PassOptions, PlannerOptions):
         ge=0,
         finite=False,
     )
-    refine: int = option(4, "Passes of swaps between batches; each raises the training loss.", ge=0)
+    refine: int = option(1, "Passes of swaps between batches; each raises the training loss.", ge=0)
     neighbors: int = option(NEIGHBORS, "Nearest neighbours per row.", ge=1)
     mega_batches: int | Literal["auto"] | None = option(
         None,

@@ -53,7 +53,7 @@ class Split:
 
 
 def load(domain: str, num_rows: int) -> Split:
-    """The split of a domain, of a data set of the law (such as ``dictionary``), or of a Parquet file
+    """The split of a domain, of a data set of the law, such as ``dictionary``, or of a Parquet file
     with columns anchor, positive and source, with at most `num_rows` pairs to train on."""
     from tests.benchmarks.law import data as law
 

@@ -19,7 +19,8 @@ class Line:
         batch_size: rows of a batch.
         mined: what finds a negative for each row, a name in `runs.MINERS`.
         planner: by `PlannedEpochs`; None for shuffled batches.
-        plan: options of `PlannedEpochs`.
+        plan: options of `PlannedEpochs`. Swaps of `partition` have 4 passes, the default of when
+            most runs were made.
         arguments: of the loss.
         of_domain: arguments of the loss by domain, instead of those.
         no_duplicates: with the library's sampler of that name.
@@ -159,6 +160,8 @@ LINES = {
                       plan={**LATER, "mega_batches": 1}, rates_of="planned-later"),
     "planned-2": Line("planned, 2 mega-batches", planner="partition",
                       plan={**LATER, "mega_batches": 2}, rates_of="planned-later"),
+    "planned-swaps-1": Line("planned, one pass of swaps", planner="partition",
+                            plan={**LATER, "refine": 1}, rates_of="planned-later"),
     "planned-strict": Line("planned, guard at 80%", planner="partition",
                            plan={**LATER, "relative_margin": 0.2}, rates_of="planned-later"),
     "planned-reference": Line("planned, guard by the model before training", planner="partition",

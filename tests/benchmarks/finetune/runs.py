@@ -224,9 +224,9 @@ def train(
         if way.later_strength is not None:
             callbacks.append(Strength(loss, way.later_strength))
         if way.planner is not None:
-            options = way.plan | (
-                judge(way.reference, data, model, Path(folder)) if way.reference else {}
-            )
+            options = ({"refine": 4} if way.planner == "partition" else {}) | way.plan
+            if way.reference:
+                options |= judge(way.reference, data, model, Path(folder))
             plans = PlannedEpochs(data, loss, way.planner, seed=1000 * seed, **options)
             sampler["batch_sampler"] = plans
             if way.vectors is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import csv
 import io
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,7 @@ BASES = {"planned-later": "shuffled", "planned-cached-256": "cached-256",
          "planned-cached-1024": "cached-1024"}  # fmt: skip
 COMPARED = {"`hardness_mode`": ("hardness", "hardness"), "planned": ("planned-later", "planned"),
             "planned, `hardness_mode`": ("planned-hardness-4", "planned-hardness")}  # fmt: skip
+TRANSFORMERS = {"minilm": "MiniLM", "mpnet": "MPNet-base"}
 FILE = Path(batchplan.expectation.__file__).with_name("trainings.csv")
 
 
@@ -104,20 +106,20 @@ def kinds(found: list[Training]) -> str:
 
 
 def largest(grid: Grid, runs: list[finetuned.Run]) -> str:
-    """For each data set, MiniLM and static models, the training on the most pairs, two epochs of
-    batches of 64 or 32: the score of shuffled batches, and what other batches add to it."""
+    """For each data set, transformers and static models, the training on the most pairs, two epochs
+    of batches of 64 or 32: the score of shuffled batches, and what other batches add to it."""
     head = ["Data", "Model", "Pairs", "Shuffled", *COMPARED]
     lines = [head, ["---"] * len(head)]
-    for data in dict.fromkeys([*DOMAINS, *DATA]):
-        one = {"domain": data, "model": "minilm", "line": "planned-later", "epochs": 2}
+    for model, data in product(TRANSFORMERS, dict.fromkeys([*DOMAINS, *DATA])):
+        one = {"domain": data, "model": model, "line": "planned-later", "epochs": 2}
         rows = max((run["rows"] for run in runs if one.items() <= run.items() and run["test"]),
                    default=0)  # fmt: skip
         names = "shuffled", *(tuned for tuned, _ in COMPARED.values())
-        base, *own = (finetuned.final(runs, data, name, 2, "minilm", rows) for name in names)
+        base, *own = (finetuned.final(runs, data, name, 2, model, rows) for name in names)
         if rows:
             score = np.mean([run["test"][-1]["ndcg@10"] for run in base])
             gains = [finetuned.over(runs, base, "ndcg@10") for runs in own]
-            lines.append([data, "MiniLM", f"{rows:,}", f"{score:.2f}", *gains])
+            lines.append([data, TRANSFORMERS[model], f"{rows:,}", f"{score:.2f}", *gains])
     for data in DATA:
         place = {"data": data, "batch_size": OTHERS["batch_size"], **USUAL}
         rows = max(grid.values("rows", line="planned", **place))
