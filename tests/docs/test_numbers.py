@@ -211,6 +211,17 @@ def test_the_page_of_the_law_states_its_runs():
               if data in ("dictionary", "gloss", "edict") and rows <= 20_000]  # fmt: skip
     ends = (f"{100 * share:.0f}" for share in (min(shares), max(shares)))
     assert told.groups() == tuple(ends)
+    told = re.search(
+        rf"end level on five data sets \(({NUMBER}) to ({NUMBER}) points, three seeds\)", LAW
+    )
+    gains = [grid.gain({"data": data, **law.OTHERS, **law.USUAL}, line, "planned")
+             for data in law.DATA for line in ("refine-0", "refine-1")]  # fmt: skip
+    means = [gain[0] for gain in gains if gain is not None]
+    assert numbers(" ".join(told.groups())) == [round(min(means), 1), round(max(means), 1)]
+    base, one, four = (table.final(table.runs(), "translation", line, 2)
+                       for line in ("shuffled", "planned-swaps-1", "planned-later"))  # fmt: skip
+    one, four = (table.over(own, base, "ndcg@10") for own in (one, four))
+    assert f"({one} over shuffled batches with one pass, {four} with four)" in LAW
     told = re.search(rf"with a plan take ({NUMBER}) to ({NUMBER}) times the processor time", LAW)
     times = law.times(grid)
     assert numbers(" ".join(told.groups())) == [round(min(times), 1), round(max(times), 1)]

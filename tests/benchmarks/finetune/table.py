@@ -57,11 +57,11 @@ def final(
     with large batches choose their rate among such runs.
 
     Args:
-        rows: of the training; by default the most up to `ROWS` that the domain has run with.
+        rows: of the training; by default the most up to `ROWS` that the domain was tested with.
     """
     one = {"domain": domain, "model": model}
     if rows is None:
-        every = (run["rows"] for run in found if one.items() <= run.items())
+        every = (run["rows"] for run in found if one.items() <= run.items() and run["test"])
         rows = max((some for some in every if some <= ROWS), default=0)
     wanted = {**one, "line": line, "epochs": epochs, "rows": rows}
     rates: dict[float, list[Run]] = {}

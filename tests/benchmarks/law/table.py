@@ -182,7 +182,9 @@ def others(grid: Grid) -> str:
         cells = [told(grid.gain(place, name, line.base)) for place in every]
         if name not in (*IN_ALL, *CHOICES) and any(cells):
             base = LINES[line.base].text
-            lines.append([line.text, f"{size:,}", base, *cells, _span(grid, every, name)])
+            # options of plans ran on other days, beside other work, than the default
+            time = "" if line.base == "planned" else _span(grid, every, name)
+            lines.append([line.text, f"{size:,}", base, *cells, time])
     return joined(lines)
 
 

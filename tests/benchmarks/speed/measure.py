@@ -64,7 +64,7 @@ TABLE = [
     Row("the same with a guard", "guarded neighbors", goals=(4.0, 4.0)),
     Row("partition, one mega-batch", "partition", goals=(15, 6)),
     Row("of which parts", "partition", ("partition",), "s", (0.6, 0.6)),
-    Row("of which 4 passes of swaps", "partition", ("refine",), goals=(5, 1.5)),
+    Row("of which swaps", "partition", ("refine",), goals=(5, 1.5)),
     Row("evaluate with a guard", "evaluate", unit="processor s", goals=(4.8, 4.3)),
 ]
 
