@@ -155,9 +155,9 @@ def ids_digest(ids: pa.Array) -> str:
     A plan stores it, as most of its formats have no ids."""
     digest = hashlib.sha256()
     for start in range(0, len(ids), _HASHED_AT_ONCE):
-        part = as_bytes(ids.slice(start, _HASHED_AT_ONCE))
-        digest.update(pc.binary_length(part).to_numpy().astype("<i8").data)
-        digest.update(b"".join(part.to_pylist()))
+        part = as_bytes(ids.slice(start, _HASHED_AT_ONCE)).to_pylist()  # `to_numpy` imports pandas
+        digest.update(np.fromiter(map(len, part), "<i8", len(part)).data)
+        digest.update(b"".join(part))
     return f"sha256:{digest.hexdigest()}"
 
 
