@@ -49,7 +49,8 @@ def screening_dtype(device: torch.device) -> torch.dtype:
     else:
         probes = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
         fast = any(getattr(torch.cpu, probe, lambda: False)() for probe in probes)
-        fast &= torch.backends.cpu.get_cpu_capability() == "AVX512"  # unless told to use less
+        told = torch.backends.cpu.get_cpu_capability()  # less, by ATEN_CPU_CAPABILITY
+        fast &= told not in ("DEFAULT", "NO AVX", "AVX2")
     return torch.bfloat16 if fast else torch.float32
 
 
