@@ -1,11 +1,10 @@
 """Measures how hard a plan is, cheaply enough for each epoch of a training."""
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 from batchplan.data import Embeddings
-from batchplan.data.answer_options import AnswerOptions
+from batchplan.data.answer_options import ANSWER_OPTIONS
 from batchplan.plans.plan import Plan
 from batchplan.quality import EvaluationOptions
 from batchplan.runtime import Runtime
@@ -43,7 +42,7 @@ def measured(
     from batchplan.quality.guard.limits import with_limit
     from batchplan.quality.pairs import beaten_positives
 
-    known = [one.name for one in fields(AnswerOptions)] + ["temperature"]
+    known = "temperature", "similarity", *ANSWER_OPTIONS
     usual: dict[str, Any] = {n: getattr(options, n) for n in known if hasattr(options, n)}
     settings, _ = with_limit([plan], EvaluationOptions(**usual))
     facts = RowFacts.named(embeddings, options, settings, runtime)

@@ -116,14 +116,13 @@ def largest(grid: Grid, runs: list[finetuned.Run]) -> str:
         names = "shuffled", *(tuned for tuned, _ in COMPARED.values())
         base, *own = (finetuned.final(runs, data, name, 2, model, rows) for name in names)
         if rows:
-            gains = [finetuned.over(runs, base, "ndcg@10") for runs in own]
+            gains = [finetuned.over(line, base, "ndcg@10") for line in own]
             lines.append([f"{rows:,} of {data}, {TRANSFORMERS[model]}", *gains])
     for data in DATA:
         place = {"data": data, "batch_size": OTHERS["batch_size"], **USUAL}
-        rows = max(grid.values("rows", line="planned", **place))
-        place["rows"] = rows
+        place["rows"] = max(grid.values("rows", line="planned", **place))
         gains = [told(grid.gain(place, line, "shuffled")) for _, line in COMPARED.values()]
-        lines.append([f"{rows:,} of {data}, static", *gains])
+        lines.append([f"{place['rows']:,} of {data}, static", *gains])
     return joined(lines)
 
 
