@@ -93,22 +93,24 @@ class Comparison:
         )
 
     def table(self) -> list[list[str]]:
-        """Return the heads of a table, then a line for each plan, best first, then random batches.
-
-        Random batches have a line only if all plans have the same batch size.
+        """Return the heads of a table, then a line for each plan, best first, then random batches:
+        a line for each set of plans with batches of the same sizes, named by their ranks.
         """
         if not self.plans:
             return []
         measured = [columns(plan.evaluation.to_dict()) for plan in self.plans]
         lines = [["", "planner", *measured[0], "seconds", "memory"]]
+        chance: dict[tuple[str, ...], list[str]] = {}
         for place, (plan, cells) in enumerate(zip(self.plans, measured, strict=True), start=1):
             memory = format_bytes(plan.cost.peak_memory_bytes)
             cost = [f"{plan.cost.seconds:.2f}", memory]
             lines.append(
                 [str(place), plan.setting.name, *(own for own, _ in cells.values()), *cost]
             )
-        if len({plan.evaluation.batch_size for plan in self.plans}) == 1:
-            lines.append(["", "random batches", *(random for _, random in measured[0].values())])
+            chance.setdefault(tuple(random for _, random in cells.values()), []).append(str(place))
+        for randoms, ranks in chance.items():
+            name = "random batches" if len(chance) == 1 else f"random for {', '.join(ranks)}"
+            lines.append(["", name, *randoms])
         return lines
 
     def _repr_html_(self) -> str:

@@ -29,3 +29,23 @@ def test_settings_from_python(tmp_path):
     )  # fmt: skip
     assert {one.setting.options.similarity for one in pairs.plans} == {"dot"}
     assert {"read", "write"} <= set(found.plans[0].cost.stages)
+
+
+def test_random_batches_of_each_tail_and_size(tmp_path):
+    """Plans whose batches have other sizes have random batches of their own."""
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal((21, 4)))
+    tables = {"keep": {}, "again": {}, "drop": {"tail": "drop"}, "small": {"batch_size": 4}}
+    tables = {name: {"planner": "random", **table} for name, table in tables.items()}
+    found = batchplan.compare(
+        tmp_path / "x.npy", planners=tables, batch_size=8, random_trials=2, device="cpu",
+        single=True,
+    )  # fmt: skip
+    ranks = {one.setting.name: place for place, one in enumerate(found.plans, 1)}
+    same = sorted([ranks["keep"], ranks["again"]])
+    named = [f"random for {same[0]}, {same[1]}", f"random for {ranks['drop']}"]
+    lines = {line[1]: line for line in found.table()[5:]}
+    assert lines.keys() == {*named, f"random for {ranks['small']}"}
+    loss = found.table()[0].index("loss")
+    for name, own in [("keep", named[0]), ("drop", named[1])]:
+        measured = found.plans[ranks[name] - 1].evaluation.to_dict()
+        assert lines[own][loss] == f"{measured['loss_random']:.4f}"
