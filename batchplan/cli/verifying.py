@@ -47,6 +47,12 @@ def verify_consumption(
         "Parquet file or qrels with the known answers that the plans name.  [default: as planned]",
         kind="path",
     ),
+    id_column: str | None = option(
+        None,
+        "Column of row ids in the label table, to compare with those that were planned.  "
+        "[default: id, if there is one]",
+        kind="column",
+    ),
     batch_size: int | None = BATCH_SIZE,
     json: bool = JSON,
 ) -> None:
@@ -64,7 +70,7 @@ def verify_consumption(
 
     verdict = verify(
         read_plans(plans, batch_size=batch_size), Trace(trace), epochs=epochs, partial=partial,
-        label_table=label_table, known=known,
+        label_table=label_table, known=known, id_column=id_column,
     )  # fmt: skip
     if json:
         print_json(verdict.to_dict())

@@ -11,7 +11,8 @@ from batchplan.consumption.epochs import Epoch
 from batchplan.data import Embeddings
 from batchplan.data.answer_options import ANSWER_OPTIONS, AnswerOptions
 from batchplan.data.answers import Answers, answers_of
-from batchplan.data.table_files import check_count, opened
+from batchplan.data.ids import check_digest, whole
+from batchplan.data.table_files import check_count, ids_in, opened
 from batchplan.errors import InputError
 from batchplan.files.remote import no_url
 from batchplan.plans.plan import Plan
@@ -48,17 +49,22 @@ class KnownAnswers:
         return f"{said}\nsuch as row {self.other} for row {self.row} in epoch {self.epoch}"
 
 
-def known_answers(epochs: Sequence[Epoch], **moved: str | None) -> KnownAnswers:
+def known_answers(
+    epochs: Sequence[Epoch], id_column: str | None = None, **moved: str | None
+) -> KnownAnswers:
     """Count the known answers by the ids that the plans name.
 
     Equal vectors are not seen: without the data, only ids tell answers.
 
     Args:
         epochs: whose recorded steps are compared with their plans.
+        id_column: of the label table, to compare with the ids that were planned; None for ``id``,
+            if there is one, "" for none.
         moved: the files that replace ``label_table`` and ``known`` of the plans, unless None.
 
     Raises:
-        BatchplanError: the ids, or the list of known answers, cannot be read.
+        BatchplanError: the ids, or the list of known answers, cannot be read; the label table has
+            other row ids; or joined plans name different columns.
     """
     counts, read = np.zeros(4, np.int64), dict[str, Answers]()
     of_plans: dict[tuple[int, int], AnswerReport] = {}
@@ -66,11 +72,11 @@ def known_answers(epochs: Sequence[Epoch], **moved: str | None) -> KnownAnswers:
     for epoch in epochs:
         plan = epoch.dealt.plan
         named: dict[str, Any] = {n: plan.metadata.options.get(n) for n in ANSWER_OPTIONS}
-        options = AnswerOptions(
-            **named | {n: path for n, path in moved.items() if path is not None}
-        )
-        if (key := repr(options)) not in read:
-            read[key] = _read(options, plan.metadata.num_rows)
+        named |= {n: path for n, path in moved.items() if path is not None}
+        _require_one(named)
+        digest, options = plan.metadata.ids_digest, AnswerOptions(**named)
+        if (key := f"{digest} {options}") not in read:
+            read[key] = _read(options, plan.metadata.num_rows, digest, id_column)
         if (place := (id(epoch.dealt), epoch.first)) not in of_plans:
             of_plans[place] = known_negatives(_plan_of(epoch.planned, plan), read[key])
         trained = planned = of_plans[place]
@@ -82,7 +88,21 @@ def known_answers(epochs: Sequence[Epoch], **moved: str | None) -> KnownAnswers:
     return KnownAnswers(*counts.tolist(), *first)
 
 
-def _read(options: AnswerOptions, num_rows: int) -> Answers:
+def _require_one(named: dict[str, Any]) -> None:
+    """Refuse several columns or lists, as `batchplan.plans.concat` joins those of its parts."""
+    column = "name the columns alike, and plan the parts again"
+    mends = {"anchor_id": column, "positive_id": column, "known": "give one list with --known"}
+    for name, mend in mends.items():
+        if isinstance(value := named[name], list):
+            raise InputError(
+                f"the plans that were joined have several --{name.replace('_', '-')} "
+                f"({', '.join(map(str, value)):.80}), expected one; {mend}"
+            )
+
+
+def _read(
+    options: AnswerOptions, num_rows: int, digest: str | None, id_column: str | None
+) -> Answers:
     """Return the known answers of a plan's options; a plan may come from anywhere, so it opens no
     URL, and the table is counted before memory for the rows is taken."""
     if options.label_table is None:
@@ -96,6 +116,8 @@ def _read(options: AnswerOptions, num_rows: int) -> Answers:
     table = Path(options.label_table)
     with opened(table) as file:
         check_count(file.num_rows, num_rows, str(table))
+    if digest and id_column != "" and (own := ids_in(table, id_column)) is not None:
+        check_digest(digest, whole(own))
     return answers_of(Embeddings.alike(num_rows), options, equal=False)
 
 

@@ -136,6 +136,7 @@ def verify(
     partial: bool = False,
     label_table: str | None = None,
     known: str | None = None,
+    id_column: str | None = None,
 ) -> Consumption:
     """Compare the rows that each rank saw in each step with the batches of plans.
 
@@ -151,10 +152,12 @@ def verify(
         label_table: the Parquet file with the ids that the plans name; None for their own table,
             which need not exist any more.
         known: the list of known answers; None for that of the plans, which need not exist either.
+        id_column: of the row ids in the label table, to compare with those that were planned; None
+            for ``id``, if there is one, "" for none.
 
     Raises:
         InputError: no plan is for an epoch of the trace, or nearly all of its steps are missing;
-            or ``label_table`` or ``known`` is given and the known answers cannot be read.
+            or ``label_table`` or ``known`` is given and the known answers cannot be counted.
     """
     seen = sorted(set().union(*trace.ranks))
     epoch, step = trace.begun
@@ -185,11 +188,13 @@ def verify(
     ]
     _require_proportion(compared)
     skipped = [number for number in seen if number < min(plans)]
-    counted = _known(compared, {"label_table": label_table, "known": known})
+    counted = _known(compared, id_column, {"label_table": label_table, "known": known})
     return Consumption(compared, _findings(compared), _first(compared), skipped, *counted)
 
 
-def _known(epochs: list[Epoch], moved: dict[str, str | None]) -> "tuple[KnownAnswers | None, str]":
+def _known(
+    epochs: list[Epoch], id_column: str | None, moved: dict[str, str | None]
+) -> "tuple[KnownAnswers | None, str]":
     """Return the known answers that met, and why they were not counted."""
     named = [epoch.dealt.plan.metadata.options.get for epoch in epochs]
     if not all(get("anchor_id") or get("positive_id") for get in named):
@@ -197,7 +202,7 @@ def _known(epochs: list[Epoch], moved: dict[str, str | None]) -> "tuple[KnownAns
     from batchplan.consumption.known import known_answers  # plans without ids need no torch
 
     try:
-        return known_answers(epochs, **moved), ""
+        return known_answers(epochs, id_column, **moved), ""
     except BatchplanError as error:
         if any(moved.values()):
             raise

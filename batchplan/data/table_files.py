@@ -118,6 +118,18 @@ def check_rows(table: ShardPath, embeddings: Data) -> None:
     if embeddings.ids is None:
         return
     wanted = None if embeddings.origin is None else embeddings.origin.wanted.id
+    own = ids_in(table, wanted)
+    if own is not None and len(own.values) == embeddings.num_rows:  # the caller refuses the number
+        check_same(Ids(embeddings.ids, "the data"), own, warnings.warn)
+
+
+def ids_in(table: ShardPath, wanted: str | None) -> Ids | None:
+    """Return the ids of a table: of the column ``wanted``, or of ``id`` if it lacks that; None if
+    it has neither.
+
+    Raises:
+        InputError: the table cannot be read, or the column has another type.
+    """
 
     def chosen(file: TableFile, path: ShardPath) -> str | None:
         named = wanted if wanted in file.schema.names else None
@@ -125,10 +137,7 @@ def check_rows(table: ShardPath, embeddings: Data) -> None:
 
     files = TableFiles.of([table], chosen, table_format(table))
     name = files.alike()
-    if name is None or files.num_rows != embeddings.num_rows:  # the caller refuses the number
-        return
-    ids = files.ids(name)
-    check_same(Ids(embeddings.ids, "the data"), Ids(ids, str(table)), warnings.warn)
+    return None if name is None else Ids(files.ids(name), str(table))
 
 
 def check_types_with(embeddings: Data, others: Sequence[ShardPath]) -> None:

@@ -85,6 +85,7 @@ def concat(
         batching, int(counts.sum()), whole,
         planner="concat", options=_options_of(parts), seed=seed,
         shard_order=file_orders.pop() if len(file_orders) == 1 else None,
+        ids_digest=_joined_digest([plan.metadata for plan in parts]),
     )  # fmt: skip
     return Plan(rows, offsets, metadata)
 
@@ -99,6 +100,17 @@ def _options_of(parts: list[Plan]) -> dict[str, Any]:
             alike = found.count(found[0]) == len(found)
             options[name] = found[0] if alike else _distinct(found)
     return options
+
+
+def _joined_digest(parts: list[PlanMetadata]) -> str | None:
+    """Return the digests of the ids of parts, each with its number of rows, as `check_digest` reads
+    them; None unless all have ids."""
+    digests = [
+        digest if "*" in digest else f"{digest}*{part.num_rows}"
+        for part in parts
+        if (digest := part.ids_digest)
+    ]
+    return " ".join(digests) if len(digests) == len(parts) else None
 
 
 def _distinct(values: list[Any]) -> list[Any]:

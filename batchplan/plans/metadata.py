@@ -37,8 +37,8 @@ class PlanMetadata(Batching):
         metrics: what was measured while planning; None for a number that is not finite.
         shard_order: the order of the files that the data were read from, if they were in a folder
             or glob where it makes a difference; stored only then.
-        ids_digest: of the ids of all rows, see `batchplan.data.ids.ids_digest`; stored only if
-            there are ids.
+        ids_digest: of the ids of all rows, see `batchplan.data.ids.ids_digest` and, for joined
+            plans, `check_digest`; stored only if there are ids.
 
     Raises:
         InputError: a value of another type or out of its range.

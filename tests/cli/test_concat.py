@@ -44,6 +44,29 @@ def test_ids_of_the_parts_are_kept(done, refused):
     assert pq.read_schema("some.parquet").names == ["batch", "row"]
 
 
+def test_ids_of_parts_tell_their_order(done, refused):
+    """Also of plans without ids of their own, and of a joined plan that is joined again."""
+    sides = {"x": np.eye(8, 4).tolist(), "y": np.eye(8, 4, 1).tolist()}
+    for name in "abc":
+        table = pa.table({"id": [f"{name}{row}" for row in range(8)], **sides})
+        pq.write_table(table, f"{name}.parquet")
+        done("random", f"{name}.parquet", "-b", 4, "-o", f"{name}.npy", "--no-guard", "-q")
+    done("concat", "a.npy", "b.npy", "-o", "ab.npy")
+    done("concat", "ab.npy", "c.npy", "-o", "all.npy")
+    files = ["a.parquet", "b.parquet", "c.parquet"]
+    kept = ["--no-guard", "--passes", 0, "-q"]
+    done("refine", "all.npy", *files, *kept)
+    done("materialize", "all.npy", *files, "-o", "out")
+    wrong = "got other ids than were planned, or these in another order"
+    refused("refine", "all.npy", *files[::-1], *kept, "-f", parts=[wrong])
+    refused("materialize", "all.npy", *files[::-1], "-o", "new", parts=[wrong])
+    refused("materialize", "refined.npy", *files[::-1], "-o", "new", parts=[wrong])
+    pq.write_table(pa.table(sides), "none.parquet")
+    done("random", "none.parquet", "-b", 4, "-o", "none.npy", "--no-guard", "-q")
+    done("concat", "a.npy", "none.npy", "-o", "some.npy")
+    assert Plan.load("some.npy").metadata.ids_digest is None
+
+
 def test_refusals(npy, done, refused):
     done("random", *npy, "-b", 8, "-o", "a.npy")
     done("random", *npy, "-b", 6, "-o", "b.npy")

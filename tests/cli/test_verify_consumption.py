@@ -201,6 +201,24 @@ def test_ids_in_the_files_of_the_data(done, tmp_path):
     assert "0 of 336 trained" in done(*command, "--label-table", "data.parquet").output
 
 
+def test_a_table_in_another_order(parquet, run, done, refused):
+    """The ids that were planned tell; they may be in another column, or not compared."""
+    table = pq.read_table(parquet).append_column("q", pa.array([row // 2 for row in range(48)]))
+    pq.write_table(table, parquet)
+    done("random", parquet, "-b", 8, "--anchor-id", "q", "-q")
+    trace([batches()])
+    pq.write_table(table[::-1], "other.parquet")
+    pq.write_table(table[::-1].rename_columns(["key", *table.column_names[1:]]), "key.parquet")
+    command = ["verify-consumption", "plan.npy", "--trace", "trace", "--label-table"]
+    counted = "known answers  0 of 336 trained negatives, 0 of 336 planned"
+    assert counted in done(*command, parquet).output
+    wrong = "other.parquet: got other ids than were planned, or these in another order"
+    refused(*command, "other.parquet", parts=[wrong])
+    refused(*command, "key.parquet", "--id-column", "key", parts=["key.parquet: got other ids"])
+    for read in (["other.parquet", "--id-column", ""], ["key.parquet"]):
+        assert "known answers" in done(*command, *read).output
+
+
 @pytest.mark.parametrize("options", [
     {"anchor_id": 3},
     {"anchor_id": "q", "label_table": ["ids.parquet"]},
@@ -225,3 +243,27 @@ def test_rows_beyond_the_data_answer_nothing(npy, run, done):
     trace([[[0, 1, 1000, 48], *batches()[1:]]])
     found = json.loads(run("verify-consumption", "plan.npy", "--trace", "trace", "--json").stdout)
     assert (found["known_answers"]["trained"], found["known_answers"]["row"]) == (2, 0)
+
+
+def test_joined_plans_of_other_columns(npy, done, refused):
+    """One table has one column of ids; a list of answers may be joined."""
+    columns = {"q": range(48), "question": range(48), "d": range(48)}
+    pq.write_table(pa.table(columns), "ids.parquet")
+    for name, column in (("a", "q"), ("b", "question"), ("c", "q")):
+        Path(f"{name}.tsv").write_text("1\t2\t1\n")
+        named = ["--anchor-id", column, "--positive-id", "d", "--known", f"{name}.tsv"]
+        planned = ["random", *npy, "-b", 8, "--label-table", "ids.parquet", *named]
+        done(*planned, "-q", "-o", f"{name}.npy")
+    pq.write_table(pa.table({name: [*range(96)] for name in columns}), "all.parquet")
+    for name in "bc":
+        done("concat", "a.npy", f"{name}.npy", "-fo", "plan.npy")
+        trace([batches()])
+        command = ["verify-consumption", "plan.npy", "--trace", "trace"]
+        moved = ["--label-table", "all.parquet"]
+        if name == "b":
+            several = "the plans that were joined have several --anchor-id (q, question), expected"
+            assert f"not counted: {several}" in " ".join(done(*command).output.split())
+            refused(*command, *moved, parts=[several])
+        else:
+            refused(*command, *moved, parts=["several --known (a.tsv, c.tsv)", "with --known"])
+            assert "0 of 672 planned" in done(*command, *moved, "--known", "a.tsv").output
