@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Collection, Sequence
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from batchplan.data.arrow_types import is_text
+from batchplan.data.arrow_types import is_text, vector_type
 from batchplan.data.embeddings import Embeddings
 from batchplan.data.table_files import files_of, files_of_column, opened
 from batchplan.data.wanted import is_negative, negatives_of
@@ -28,9 +29,10 @@ def likely_columns(
     `text_columns`.
 
     These are ``anchor`` and ``positive`` if there are both, otherwise the first two columns of
-    strings, or the first of each side if each has its own files with texts. Columns with names of
-    labels, ids or sources are left out. Mined negatives are ``negative``, or ``negative_1`` and so
-    on.
+    strings, or the first of each side if each has its own files with texts: for y the first whose
+    texts are not those of x. Two columns change places if their names are in those of the vectors
+    of the other side. Columns with names of labels, ids or sources are left out. Mined negatives
+    are ``negative``, or ``negative_1`` and so on.
 
     Args:
         embeddings: the data, whose files have the columns.
@@ -51,9 +53,35 @@ def likely_columns(
     if files[0] != files[-1]:
         x, y = ([name for name in found[side] if not is_negative(name)] for side in (0, -1))
         if x and y and not {*_PAIR} <= {*x, *y}:
-            return [x[0], y[0]]
+            texts = _first_texts(files[0], x[0])
+            other = (name for name in y if _first_texts(files[-1], name) != texts)
+            return [x[0], next(other, y[0])]
         found[0] = list(dict.fromkeys(found[0] + found[-1]))
-    return paired_columns(found[0], 1 + embeddings.paired, len(embeddings.negatives))
+    columns = paired_columns(found[0], 1 + embeddings.paired, len(embeddings.negatives))
+    x, y = _vectors_of(embeddings)
+    if len(columns) > 1 and columns[1] in x and columns[0] in y:
+        columns[:2] = columns[1::-1]
+    return columns
+
+
+def _first_texts(paths: Sequence[ShardPath], name: str) -> list[str | None]:
+    """Return the first texts of a column, to compare it with others."""
+    with opened(paths[0]) as file:
+        return [
+            text for (part,) in islice(file.columns([name], 64), 1) for text in part.to_pylist()
+        ]
+
+
+def _vectors_of(embeddings: Embeddings) -> tuple[str, str]:
+    """Return the names of the vectors of x and y, "" if one file does not have both."""
+    paths, origin = files_of("x", embeddings), embeddings.origin
+    if not paths or origin is None or paths != files_of("y", embeddings):
+        return "", ""
+    with opened(paths[0]) as file:
+        names = [field.name for field in file.schema if vector_type(field.type)]
+    x, y = origin.wanted.x, origin.wanted.y
+    others = (name for name in names if name not in (x, y) and not is_negative(name))
+    return x or next(others, ""), y or next(others, "")
 
 
 def paired_columns(names: Sequence[str], sides: int = 2, mined: int | None = None) -> list[str]:

@@ -247,6 +247,12 @@ TEXTS = {
     "a side each": ({"text": "x"}, {"source": "s", "text": "y"}, ["text", "text"]),
     "both in x": ({"topic": "t", "q": "q", "a": "a"}, {}, ["q", "a"]),
     "both in each": (*[{"positive": "p", "anchor": "a"}] * 2, ["anchor", "positive"]),
+    "all in each": (*[{"q": "q", "a": "a"}] * 2, ["q", "a"]),
+    "all in each, renamed": (
+        {"q": "q", "a": "a"},
+        {"question": "q", "answer": "a"},
+        ["q", "answer"],
+    ),
     "both in y": ({"topic": "t"}, {"positive": "p", "anchor": "a"}, ["anchor", "positive"]),
 }
 
@@ -276,6 +282,19 @@ def test_texts_are_found(case, embeddings, plans, tmp_path):
         assert f"{({**y, **x})[columns[0]]}{pair.row}" in page.texts
         assert f"{({**x, **y})[columns[:2][-1]]}{pair.negative}" in page.texts
     assert any("Texts are from" in text for text in page.texts) == bool(columns)
+
+
+def test_texts_follow_the_names_of_vectors(embeddings, tmp_path):
+    """x may be the second text, by the order of the vectors or by option."""
+    path, sides = tmp_path / "both.parquet", (embeddings.x, embeddings.y)
+    for names in (("passage_vector", "query_vector"), ("query_vector", "passage_vector")):
+        vectors = {name: [*side.rows(0, ROWS)] for name, side in zip(names, sides, strict=True)}
+        texts = dict.fromkeys(("query", "passage"), ["t"] * ROWS)
+        pq.write_table(pa.table({**texts, **vectors}), path)
+        expected = [name.removesuffix("_vector") for name in names]
+        assert likely_columns(load_embeddings(path)) == expected
+        other = load_embeddings(path, x_column=names[1])
+        assert likely_columns(other) == expected[::-1]
 
 
 def test_groups_by_an_anchor_or_a_positive_leave_it_a_text(embeddings, tmp_path):
