@@ -84,6 +84,12 @@ def one_line(text: str) -> str:
     return _COMMAND.sub(lambda match: f"{match[1] or ''}\\x{ord(match[0][-1]):02x}", text)
 
 
+def counted(count: float, noun: str, plural: str = "") -> str:
+    """Return a count with its noun: 1 row, 2,048 rows, 2 batches."""
+    shown = f"{count:,.0f}"
+    return f"{shown} {noun if shown == '1' else plural or f'{noun}s'}"
+
+
 def clean(text: str) -> str:
     """Apply `one_line` to each line of a text."""
     return "\n".join(map(one_line, text.split("\n")))

@@ -6,7 +6,7 @@ import re
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from batchplan.text import clean, one_line
+from batchplan.text import clean, counted, one_line
 
 # Surrogates too: names of files that are not UTF-8 come with them.
 TEXT = st.text(st.characters(exclude_categories=()))
@@ -38,3 +38,10 @@ def test_any_name_of_a_file_can_be_written_in_ascii(name):
     stream = io.TextIOWrapper(io.BytesIO(), "ascii", "backslashreplace")  # as stderr is
     stream.write(one_line(name.decode("utf-8", "surrogateescape")))
     stream.flush()
+
+
+def test_one_of_a_kind():
+    assert [counted(count, "row") for count in (0, 1, 1.3, 2048)] == [
+        "0 rows", "1 row", "1 row", "2,048 rows",
+    ]  # fmt: skip
+    assert [counted(count, "batch", "batches") for count in (1, 2)] == ["1 batch", "2 batches"]

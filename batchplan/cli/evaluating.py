@@ -18,7 +18,7 @@ from batchplan.cli.options import (
 from batchplan.cli.output import print_json
 from batchplan.errors import OptionError
 from batchplan.options import option
-from batchplan.text import one_line
+from batchplan.text import counted, one_line
 
 if TYPE_CHECKING:  # these load numpy
     from batchplan.quality import Evaluation, ListedEvaluation, NegativesEvaluation
@@ -165,7 +165,7 @@ def _table_facts(found: NegativesEvaluation) -> Facts:
 def _listed_facts(found: ListedEvaluation) -> Facts:
     from batchplan.quality.metrics import percent
 
-    size = f"{found.num_batches:,} batches of {found.batch_size}"
+    size = f"{counted(found.num_batches, 'batch', 'batches')} of {found.batch_size}"
     yield "plan", f"{size} over {found.num_rows:,} rows"
     recalls = found.hard_negative_recall
     yield (

@@ -60,7 +60,8 @@ def _effect(
     else:
         limit = f"score {max_score:g}"
     rows = f"{kept_away:,.0f}" if kept_away >= 10 else f"{kept_away:.2g}"
-    return f"{limit}: {rows} rows excluded per row; {100 * rows_affected:.3g}% of rows affected"
+    rows += " row" if rows == "1" else " rows"
+    return f"{limit}: {rows} excluded per row; {100 * rows_affected:.3g}% of rows affected"
 
 
 def _plain(value: Any) -> str:

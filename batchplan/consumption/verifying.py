@@ -11,6 +11,7 @@ from batchplan.consumption.epochs import EXACT, Dealt, Epoch
 from batchplan.consumption.traces import Pass, Trace
 from batchplan.errors import BatchplanError, InputError
 from batchplan.plans.plan import Plan
+from batchplan.text import counted
 
 if TYPE_CHECKING:
     from batchplan.consumption.known import KnownAnswers
@@ -81,9 +82,9 @@ class Consumption:
     def headline(self) -> str:
         """The verdict in one line."""
         ranks, count = self.epochs[0].devices, len(self.epochs)
-        where = f"{count} epoch{'s' * (count > 1)}, {ranks} rank{'s' * (ranks > 1)}"
+        where = f"{counted(count, 'epoch')}, {counted(ranks, 'rank')}"
         if self.exact:
-            return f"exact: {self.steps:,} steps saw the rows of the plan ({where})"
+            return f"exact: {counted(self.steps, 'step')} saw the rows of the plan ({where})"
         intact, batches = self.intact
         return (
             f"not exact: {self.wrong:,} of {self.steps:,} steps differ or are missing ({where}); "

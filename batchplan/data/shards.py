@@ -18,6 +18,7 @@ from batchplan.files.saved_data import refuse_part, refuse_table, saved_files
 from batchplan.files.sidecar import has_plan_metadata, is_own_plan
 from batchplan.options import ShardOrder
 from batchplan.runtime import NOTE, Runtime
+from batchplan.text import counted
 
 # Files that look like rows, of kinds that are read and of others, also compressed.
 _DATA = re.compile(
@@ -206,7 +207,8 @@ def note_empty(files: Sequence[ShardPath], read: Sequence[str], runtime: Runtime
     """Report the files that were skipped since they have no rows; ``read`` are the others."""
     known = {*read}
     if empty := [file for file in map(str, files) if file not in known]:
-        runtime.note(NOTE, f"{len(empty)} files without rows were skipped, such as {empty[0]}")
+        files = counted(len(empty), "file")
+        runtime.note(NOTE, f"skipped {files} without rows, such as {empty[0]}")
 
 
 def natural_key(path: ShardPath) -> tuple[list[list[str | int]], str]:

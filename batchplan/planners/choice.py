@@ -18,6 +18,7 @@ from batchplan.planners.common.options import PlannerOptions
 from batchplan.planners.partition.options import MEGA_BATCH_ROWS, MEGA_BATCHES, PartitionOptions
 from batchplan.planners.random import RandomOptions
 from batchplan.runtime import CHOICE, EXPECTED, WARNING, Runtime
+from batchplan.text import counted
 
 UNRELATED = 0.4  # sides that do not belong together have 0.5
 SIZING = {"mega_batches", "mega_batch_rows"}
@@ -135,7 +136,7 @@ def _guard(seen: Description) -> tuple[dict[str, Any], str]:
     """Return the options of the guard, and the reason for them."""
     kept = seen.guards[0].kept_away
     share = kept / seen.num_rows
-    rows = f"{kept:,.0f} rows ({share:.1%})"
+    rows = f"{counted(kept, 'row')} ({share:.1%})"
     if share > MUCH_EXCLUDED:
         reason = f"no guard, since one would exclude {rows} from the batch of each row"
         return {"guard": False}, reason

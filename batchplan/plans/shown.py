@@ -6,7 +6,7 @@ import numpy as np
 
 from batchplan.notebooks import table
 from batchplan.plans.metadata import PlanMetadata
-from batchplan.text import one_line
+from batchplan.text import counted, one_line
 from batchplan.typing import Int64Array
 
 _DOTS = 1500  # of the picture, whatever the length of the plan
@@ -18,7 +18,7 @@ def summary(metadata: PlanMetadata, num_batches: int) -> str:
     """Return a plan as one line of text."""
     name = one_line(metadata.planner or "unknown planner")[:_LONGEST]
     devices = f" for {metadata.world_size} devices" if metadata.world_size > 1 else ""
-    size = f"{num_batches:,} batches of {metadata.batch_size:,}"
+    size = f"{counted(num_batches, 'batch', 'batches')} of {metadata.batch_size:,}"
     return f"{name}: {size}{devices} over {metadata.num_rows:,} rows"
 
 

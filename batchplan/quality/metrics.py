@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 from batchplan.quality import bounds
 from batchplan.quality.losses.distribution import PERCENTS
 from batchplan.quality.measured import Estimate, Measured
+from batchplan.text import counted
 
 
 class Column(NamedTuple):
@@ -99,11 +100,9 @@ def texts(evaluation: Mapping[str, Any]) -> dict[str, str]:
 
 def about(evaluation: Mapping[str, Any]) -> str:
     """Return the batches, the rows and the settings of an evaluation in words."""
-    said = (
-        "{num_batches:,} batches of {batch_size} over {num_rows:,} rows, temperature "
-        "{temperature:g}, {similarity}"
-    )
-    return said.format_map(evaluation)
+    said = " of {batch_size} over {num_rows:,} rows, temperature {temperature:g}, {similarity}"
+    batches = counted(evaluation["num_batches"], "batch", "batches")
+    return batches + said.format_map(evaluation)
 
 
 def basis(evaluation: Mapping[str, Any]) -> str:

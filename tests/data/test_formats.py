@@ -71,7 +71,7 @@ def test_shards_without_rows_are_skipped_and_counted(tmp_path, suffix):
     whole = written(tmp_path / "..", suffix, dtype, name=tmp_path.name)
     assert data.fingerprint == load_embeddings(whole, single=True).fingerprint
     assert [shard.rows for shard in data.shards] == [25, 15]
-    skipped = f"2 files without rows were skipped, such as {tmp_path}/part-0{suffix}"
+    skipped = f"skipped 2 files without rows, such as {tmp_path}/part-0{suffix}"
     assert observer.notes[-1] == f"note: {skipped}"
     for number in (1, 3):
         (tmp_path / f"part-{number}{suffix}").unlink()

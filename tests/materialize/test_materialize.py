@@ -99,7 +99,7 @@ def test_files_without_rows_are_skipped_and_counted(kind, table, folder):
     Path("data/dataset_info.json").write_text("{}")  # describes the data
     observer = Observer()
     check(table, plan_of(), data="data", observer=observer)
-    assert f"note: 2 files without rows were skipped, such as data/0.{kind}" in observer.notes
+    assert f"note: skipped 2 files without rows, such as data/0.{kind}" in observer.notes
     for name in (1, 3):
         os.remove(f"data/{name}.{kind}")
     with pytest.raises(InputError, match="got 0 rows"):

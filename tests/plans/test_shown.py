@@ -38,6 +38,7 @@ def test_a_plan_is_a_sequence_of_batches():
 
 def test_its_text_fits_a_line():
     assert repr(cut()) == "Plan(random: 7 batches of 8 over 50 rows)"
+    assert repr(cut(range(8))) == "Plan(random: 1 batch of 8 over 8 rows)"
     several = cut(range(1000), Batching(8, world_size=4))
     assert repr(several) == "Plan(random: 128 batches of 8 for 4 devices over 1,000 rows)"
     assert "unknown planner" in repr(cut(planner=""))
