@@ -7,6 +7,11 @@ _FREE, _PER_BYTE = 256 << 20, 64
 _MEND = "write it in smaller record batches or row groups, without long texts that repeat"
 
 
+def most_decoded(size: int) -> int:
+    """Return the most bytes that may be decoded at once from ``size`` bytes."""
+    return max(_FREE, _PER_BYTE * size)
+
+
 def require_decodable(decoded: int, size: int, what: str, mend: str = _MEND) -> None:
     """Refuse what takes ``decoded`` bytes in memory, if that is out of proportion to its ``size``.
 
@@ -19,7 +24,7 @@ def require_decodable(decoded: int, size: int, what: str, mend: str = _MEND) -> 
     Raises:
         InputError: more than 256 MiB, and more than 64 times ``size``.
     """
-    if decoded > max(_FREE, _PER_BYTE * size):
+    if decoded > most_decoded(size):
         raise InputError(
             f"{what}: got {format_bytes(decoded)} decoded from {format_bytes(size)}, expected at "
             f"most {format_bytes(_FREE)} or {_PER_BYTE} times as much; is it damaged? Else {mend}"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from batchplan import InputError, ResourceError
 from batchplan.data import load_embeddings, load_labels
-from batchplan.data.formats import tables
+from batchplan.data.formats import parquet, tables
 
 from .test_npy import refuse
 
@@ -347,3 +347,17 @@ def test_null_and_duplicate_ids(tmp_path):
     refuse(tmp_path, f"3 duplicate ids, first 17 at {first} and {second}", "--id-column")
     write(tmp_path / "1.parquet", v=fixed(X), id=pa.array([None, *range(30, 48), None]))
     refuse(tmp_path, f"2 null ids, first at {second}")
+
+
+def test_different_texts_of_a_row_group_are_read_in_parts(tmp_path):
+    """Arrow would keep all of them in the dictionary that it began with the first ones."""
+    path, texts = tmp_path / "a.parquet", [f"{row:x<4096}" for row in range(20_000)]
+    pq.write_table(pa.table({"text": texts}), path, compression="zstd")
+    before, most, rows = pa.total_allocated_bytes(), 0, 0
+    with parquet.FORMAT.opened(path) as file:
+        for (column,) in file.columns(["text"], 1000):
+            assert column[0].as_py() == texts[rows]
+            rows += len(column)
+            most = max(most, pa.total_allocated_bytes() - before)
+    assert rows == len(texts)
+    assert most < 40e6

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from batchplan.data.formats.tables import TableFile, TableFormat
-from batchplan.data.proportion import require_decodable
+from batchplan.data.proportion import most_decoded, require_decodable
 from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath
 
@@ -43,7 +43,8 @@ def open_table(stream: pa.NativeFile, path: ShardPath) -> Iterator[TableFile]:
 
             def batches(columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
                 most, texts = _layout(file, stream, columns, isinstance(path, Path), how)
-                # Repeated texts stay in dictionaries: a small file may have a long one many times.
+                # A small file may have a long text many times, so these stay in dictionaries. Of
+                # other texts not, as Arrow keeps the dictionary of all that a row group has had.
                 coded = pq.ParquetFile(stream, metadata=meta, read_dictionary=texts, **how)
                 yield from (coded if texts else file).iter_batches(min(rows, most), columns=columns)
 
@@ -63,7 +64,7 @@ def _layout(
     file: pq.ParquetFile, stream: pa.NativeFile, columns: Sequence[str], local: bool, how: Any
 ) -> tuple[int, list[str]]:
     """Return the rows of which each column takes `_BYTES`, by the metadata, and the columns of text
-    or bytes to read as dictionaries, since they may have long texts that repeat.
+    or bytes to read as dictionaries, since long texts may repeat out of proportion to the file.
 
     Raises:
         OSError: a column is encrypted. Its metadata would end the process, so a row is read first:
@@ -91,24 +92,27 @@ def _layout(
         for number, leaf in leaves.items() if group.num_rows else ():
             chunk, width = group.column(number), max(8, leaf.length or 0)
             if number in texts.values():
-                if first is None or _may_be_long(first.column(leaf.path), stream, chunk):
+                shown = None if first is None else first.column(leaf.path)
+                longest = _longest(shown, stream, chunk)
+                if longest > _LONG and longest * chunk.num_values > most_decoded(stream.size()):
                     long.add(leaf.path)
+                else:
+                    width = max(width, longest)
             elif leaf.physical_type == "BYTE_ARRAY":  # each value may be the longest one
                 width = max(width, _dictionary_bytes(stream, chunk) // 4)
             most = max(most, width * -(-chunk.num_values // group.num_rows))
     return max(1, _BYTES // most), sorted(long)
 
 
-def _may_be_long(first: pa.Array, stream: pa.NativeFile, chunk: pq.ColumnChunkMetaData) -> bool:
-    """Return whether the dictionary of a chunk may have a text longer than `_LONG`; ``first`` is
-    its first row, with all of the dictionary unless the file is odd."""
-    if (size := _dictionary_bytes(stream, chunk)) <= _LONG:
-        return False
-    if not pa.types.is_dictionary(first.type):
-        return True
+def _longest(first: pa.Array | None, stream: pa.NativeFile, chunk: pq.ColumnChunkMetaData) -> int:
+    """Return the most bytes of a text in the dictionary of a chunk; ``first`` is its first row, if
+    known, with all of the dictionary unless the file is odd."""
+    size = _dictionary_bytes(stream, chunk)
+    if size <= _LONG or first is None or not pa.types.is_dictionary(first.type):
+        return size
     lengths = pc.binary_length(first.dictionary)
     whole = (pc.sum(lengths).as_py() or 0) + 4 * len(lengths) == size
-    return not whole or pc.max(lengths).as_py() > _LONG
+    return pc.max(lengths).as_py() if whole else size
 
 
 def _dictionary_bytes(stream: pa.NativeFile, chunk: pq.ColumnChunkMetaData) -> int:
