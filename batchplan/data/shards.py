@@ -207,8 +207,8 @@ def note_empty(files: Sequence[ShardPath], read: Sequence[str], runtime: Runtime
     """Report the files that were skipped since they have no rows; ``read`` are the others."""
     known = {*read}
     if empty := [file for file in map(str, files) if file not in known]:
-        files = counted(len(empty), "file")
-        runtime.note(NOTE, f"skipped {files} without rows, such as {empty[0]}")
+        skipped = counted(len(empty), "file")
+        runtime.note(NOTE, f"skipped {skipped} without rows, such as {empty[0]}")
 
 
 def natural_key(path: ShardPath) -> tuple[list[list[str | int]], str]:

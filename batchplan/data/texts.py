@@ -58,8 +58,8 @@ def likely_columns(
             return [x[0], next(other, y[0])]
         found[0] = list(dict.fromkeys(found[0] + found[-1]))
     columns = paired_columns(found[0], 1 + embeddings.paired, len(embeddings.negatives))
-    x, y = _vectors_of(embeddings)
-    if len(columns) > 1 and columns[1] in x and columns[0] in y:
+    of_x, of_y = _vectors_of(embeddings)
+    if len(columns) > 1 and columns[1] in of_x and columns[0] in of_y:
         columns[:2] = columns[1::-1]
     return columns
 
