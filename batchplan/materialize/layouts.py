@@ -157,7 +157,11 @@ class InOrder:
         return cls(layout, folders)
 
     def read(self, schema: pa.Schema, _where: str) -> pa.Schema:
-        """Return the columns to read: all."""
+        """Return the columns to read: all. Raises InputError if a column is named twice."""
+        if len(once := set(schema.names)) < len(schema):
+            raise InputError(
+                f"column: got {len(schema)} names of {len(once)} columns, expected each name once"
+            )
         return schema
 
     def schema(self, read: pa.Schema) -> pa.Schema:
@@ -212,14 +216,15 @@ class Tuples:
         Raises:
             InputError: it is unclear which; ``where`` begins the message.
         """
+        if len(schema) == 2:
+            return schema  # of one column named twice, if each text is its own positive
         texts = [field.name for field in schema if is_text(field.type)]
         names = list(_SIDES) if set(_SIDES) <= set(schema.names) else texts
-        if len(schema) == 2:
-            names = schema.names
         if len(names) != 2:
             raise InputError(
                 f"{where}: got {len(names)} columns of text ({', '.join(names):.200}), expected 2, "
-                "of anchors and of positives; name them in this order with --column"
+                "of anchors and of positives; name them in this order with --column, or a single "
+                "one twice"
             )
         return pa.schema([schema.field(name) for name in names])
 

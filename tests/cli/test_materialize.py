@@ -72,6 +72,8 @@ def test_refusals(planned, npy, done, refused, run):
     refused("materialize", "nothing.npy", *planned[1:], parts=["no such file"])
     refused("materialize", "plan.npy", "nothing.parquet", "-o", "out", parts=["no such file"])
     refused("materialize", *planned, "--column", "no", parts=["no such column", "text"])
+    twice = ["--column", "text", "--column", "text"]
+    refused("materialize", *planned, *twice, parts=["column: got 2 names of 1 columns"])
     refused("materialize", *planned, "--shard-rows", 0, parts=["shard rows: got 0"], code=2)
     refused("materialize", *planned, "--workers", 0, parts=["workers: got 0"], code=2)
     refused("materialize", *planned, "--workers", 9, parts=["workers: got 9, expected at most 6"])

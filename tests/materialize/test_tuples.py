@@ -59,6 +59,24 @@ def test_n_tuples(column, shard_rows):
     assert (manifest["plan"], manifest["fingerprint"]) == (TABLE.digest, "b2:0")
 
 
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "jsonl"])
+def test_a_text_is_its_own_positive(kind):
+    table = pq.read_table("data.parquet")
+    if kind == "arrow":
+        with pa.ipc.new_file("data.arrow", table.schema) as file:
+            file.write_table(table)
+    lines = "".join(f"{json.dumps(row)}\n" for row in table.to_pylist())
+    Path("data.jsonl").write_text(lines)
+    manifest = materialize(TABLE, f"data.{kind}", "out", column=["d", "d"]).manifest
+    got = rows_of("out", manifest)
+    documents = [[f"d{row}" for row in rows] for rows in TABLE.negatives]
+    expected = [
+        [f"d{row}", f"d{row}", *others]
+        for row, others in zip(TABLE.anchors, documents, strict=True)
+    ]
+    assert [list(row.values()) for row in got.to_pylist()] == expected
+
+
 def test_triplets():
     options = {"layout": "triplet", "column": ["d", "q"]}
     manifest = materialize(TABLE, "data.parquet", "out", **options).manifest
