@@ -143,6 +143,13 @@ def test_the_verdict_on_random_batches(folder, done):
     assert "\nverdict      random batches would do as well: its loss is " in shown.stderr
 
 
+def test_the_verdict_on_one_batch(npy, done):
+    """The loss is that of random batches, whatever the order of its terms rounds to."""
+    for seed in range(5):
+        shown = done("plan", *npy, "-b", 48, "--seed", seed, "-fo", "p.npz").stderr
+        assert "random batches would do as well: its loss is 0 nats above the loss" in shown
+
+
 def test_groups_reach_the_planner(parquet, done):
     done("plan", parquet, "-b", 8, "--group-column", "id", "-o", "p.npz")
     facts = json.loads(done("inspect", "p.npz", "--json").stdout)
