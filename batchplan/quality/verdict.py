@@ -116,10 +116,11 @@ def sentence_on(plan: Plan, gain: Gain) -> str:
 
     It says the rise of the loss in nats; the share of the gap would need a pass over all rows.
     """
-    above, random = gain.plan.loss - gain.random.loss, gain.random
+    random = gain.random
+    above = round(gain.plan.loss - random.loss, 9) or 0.0  # of the same batches, but for rounding
     words = "nats above the loss of random batches" + " among true negatives" * gain.guarded
     noise = hypot(gain.plan.loss_error, random.loss_error)
-    hard = Aspect("hardness", f"its loss is {round(above, 9) or 0:.2g}", words, is_harder(above, noise))
+    hard = Aspect("hardness", f"its loss is {above:.2g}", words, is_harder(above, noise))
     risk = _risk_of(
         *([gain.plan.false_negatives, random.false_negatives] if gain.guarded else [None, 0])
     )
