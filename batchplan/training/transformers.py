@@ -207,6 +207,13 @@ class PlannedEpochs(TrainerCallback):
         steps, begun = plans.num_batches() // at_once, 0
         if self._epoch is None:  # the trainer may resume within an epoch
             self._epoch, begun = _place(args, state, steps)
+            if state.global_step and abs(state.epoch - (at := self._epoch + begun / steps)) > 1e-6:
+                raise InputError(
+                    f"checkpoint: is at epoch {state.epoch:.2f}, but the trainer goes on at "
+                    f"{at:.2f}, as it counts updates with "
+                    f"gradient_accumulation_steps={args.gradient_accumulation_steps}; resume with "
+                    "those of the checkpoint's run"
+                )
         else:
             self._epoch += 1
         plan = plans.existing(self._epoch) if begun else plans.for_epoch(self._epoch)

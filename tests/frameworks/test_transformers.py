@@ -138,6 +138,14 @@ def test_a_run_goes_on_in_its_epoch(devices, workers, share, tmp_path):
     assert seen == epochs_of(tmp_path / "plans", devices, 2)
 
 
+def test_other_accumulated_steps_than_the_checkpoint_counts(tmp_path):
+    """A trainer counts updates, so it would repeat steps that were trained, or skip some."""
+    train(tmp_path, stop=2)
+    train(tmp_path, resume=True, stop=4)
+    with pytest.raises(InputError, match=r"is at epoch 0\.33, but .* goes on at 0\.67, as"):
+        train(tmp_path, resume=True, arguments={"gradient_accumulation_steps": 2})
+
+
 def test_plans_that_come_after_the_trainer(tmp_path):
     late = make(tmp_path, kind=Trainer, plans=False)
     late.add_callback(PlannedEpochs(late.train_dataset, embed(late.model)))
