@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 
 from batchplan.errors import InputError
 from batchplan.plans.plan import Plan
-from batchplan.training.checks import check_rows, warn_of_new_order
+from batchplan.training.checks import check_rows, check_same_everywhere, warn_of_new_order
 from batchplan.training.epochs import EpochPlans
 from batchplan.training.multi_dataset import MultiDatasetPlans
 from batchplan.training.sampler import ALL, PlanBatchSampler
@@ -49,7 +49,8 @@ class PlannedLoader:
 
     Raises:
         InputError: the accelerator would cut or distribute the batches again, the plan is for
-            another number of devices, or the data set has another number of rows.
+            another number of devices, the data set has another number of rows, or the processes
+            have different plans or data sets.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class PlannedLoader:
         check_rows(self.sampler.num_rows, dataset)
         if self.sampler.series is None:
             warn_of_new_order(dataset)
+        check_same_everywhere(self.sampler, dataset)
         self.epoch = self.steps = 0
         loader: DataLoader[Any] = DataLoader(dataset, batch_sampler=self.sampler, **options)
         self.prepared: Any = accelerator.prepare(loader)

@@ -4,6 +4,7 @@ import sys
 import warnings
 from collections.abc import Sized
 from hashlib import blake2b
+from itertools import product
 from types import FrameType
 from typing import Any, Final
 
@@ -56,6 +57,60 @@ def _maker() -> FrameType | None:
     while frame is not None and frame.f_code.co_name not in _MAKERS:
         frame = frame.f_back
     return frame
+
+
+def process_group() -> Any:
+    """Return ``torch.distributed`` if the processes of this training have joined, else None. Does
+    not import torch."""
+    distributed = sys.modules.get("torch.distributed")
+    joined = distributed and distributed.is_available() and distributed.is_initialized()
+    return distributed if joined else None
+
+
+def check_dealing(batching: Batching, everywhere: bool) -> None:
+    """Refuse an accelerate that deals the batches out which the caller's caller takes.
+
+    Args:
+        batching: of the plan.
+        everywhere: whether they are the parts of all devices, which accelerate should deal out.
+
+    Raises:
+        InputError: it would leave batches out, or fill the last step with the first rows.
+    """
+    shard: Any = sys._getframe(2).f_locals.get("self")
+    if type(shard).__name__ != "BatchSamplerShard":
+        return
+    processes = shard.num_processes
+    if not everywhere or processes != batching.world_size:
+        raise InputError(
+            f'rank: accelerate deals the batches out to {processes} processes; pass rank="all" and '
+            f"world_size={processes}, with a plan for {processes} devices"
+        )
+
+
+def check_same_everywhere(sampler: Any, dataset: Any) -> None:
+    """Require that all processes have the same single plan and the same rows. All must call it.
+
+    Args:
+        sampler: a PlanBatchSampler. The processes of a series compare what they need.
+        dataset: that of the loader. Samples of a datasets.Dataset are compared.
+
+    Raises:
+        InputError: a process has others than rank 0.
+    """
+    if (distributed := process_group()) is None:
+        return
+    plan = None if sampler.series else sampler.plan.digest
+    own = {"plan": plan, "data set": digest_of(dataset)}
+    each: list[Any] = [None] * distributed.get_world_size()
+    distributed.all_gather_object(each, own)
+    for name, (rank, other) in product(own, enumerate(each)):
+        if other[name] != each[0][name]:
+            raise InputError(
+                f"{name}: rank {rank} has another one than rank 0 (digest {other[name]}, expected "
+                f"{each[0][name]}); give all processes the same {name}, with its rows in the same "
+                "order"
+            )
 
 
 def part_size(batching: Batching) -> int:

@@ -18,6 +18,7 @@ from batchplan.plans.steps import batches_per_step, cut_order
 from batchplan.runtime import Runtime
 from batchplan.training.ahead import Ahead
 from batchplan.training.arguments import checked
+from batchplan.training.checks import process_group
 from batchplan.training.figures import MEASURED, doubt
 from batchplan.training.folder import PlanFolder
 from batchplan.training.plan_maker import RANDOM, PlanMaker
@@ -396,9 +397,7 @@ class EpochPlans:
 def process_place(rank: int | None = None, world_size: int | None = None) -> tuple[int, int]:
     """Return the rank of this process and the number of processes: the given numbers, or
     what torch.distributed or torchrun set."""
-    from torch import distributed
-
-    if distributed.is_available() and distributed.is_initialized():
+    if distributed := process_group():
         usual = distributed.get_rank(), distributed.get_world_size()
     else:
         names = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")

@@ -16,7 +16,13 @@ from torch.utils.data import DataLoader, Dataset
 from batchplan.errors import InputError
 from batchplan.keywords import EpochKeywords
 from batchplan.plans.plan import Plan
-from batchplan.training.checks import check_rows, digest_of, length_of, warn_of_new_order
+from batchplan.training.checks import (
+    check_rows,
+    check_same_everywhere,
+    digest_of,
+    length_of,
+    warn_of_new_order,
+)
 from batchplan.training.epochs import EpochPlans
 from batchplan.training.runs import agree_on_run, folder_of
 from batchplan.training.sampler import PlanBatchSampler, plan_of
@@ -127,6 +133,7 @@ class PlannedData(LightningDataModule):
                     **{**known, **self._options, **ids},
                 )  # fmt: skip
             self._sampler = PlanBatchSampler(source, **place)
+            check_same_everywhere(self._sampler, self._dataset)
         if self._plans is not None and (trainer.ckpt_path is not None or trainer.global_step):
             self._plans.resume()
         self._sampler.set_epoch(trainer.current_epoch)

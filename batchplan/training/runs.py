@@ -7,6 +7,7 @@ from secrets import token_hex
 from typing import Any
 
 from batchplan.files.remote import no_url
+from batchplan.training.checks import process_group
 
 FOLDER = "_plans"  # in the output folder of a trainer; _ keeps it from the Hugging Face Hub
 STATE = "batchplan"  # the key under which a checkpoint has the name of its run
@@ -21,11 +22,9 @@ def agree_on_run(state: Any) -> str:
         state: what the checkpoint has under `STATE`, if the run resumes from one. Rank 0's
             counts. A run whose checkpoint names no folder gets a new one.
     """
-    from torch import distributed
-
     kept = state.get("run") if isinstance(state, dict) else None
     names = [kept or f"{time.strftime('%Y%m%d-%H%M%S')}-{token_hex(4)}"]
-    if distributed.is_available() and distributed.is_initialized():
+    if distributed := process_group():
         distributed.broadcast_object_list(names)
     return os.path.basename(str(names[0]))
 

@@ -15,9 +15,13 @@ from batchplan.plans.steps import batches_per_step, share_offsets
 from batchplan.training.arguments import check_arguments, checked
 from batchplan.training.checks import (
     asked_for_training,
+    asking_trainer,
+    check_dealing,
     check_loader,
     check_rows,
+    check_same_everywhere,
     part_size,
+    process_group,
     warn_of_new_order,
 )
 
@@ -63,8 +67,8 @@ class PlanBatchSampler:
 
     Raises:
         InputError: the file cannot be loaded, its batch size is not ``batch_size``, the plan is for
-            another number of devices, there is no such rank, or the data set has another number of
-            rows, or row numbers in another order.
+            another number of devices, this process has another rank, or the data set has another
+            number of rows, or row numbers in another order.
     """
 
     batch_size: int
@@ -209,7 +213,7 @@ class PlanBatchSampler:
             InputError: the data set or the batch size is not the plan's, or this is the part
                 of one device, most of which Accelerate would leave out.
         """
-        if asked_for_training() is False:
+        if (training := asked_for_training()) is False:
             return random_batches(dataset, batch_size=batch_size, **options)
         if self._batching.world_size > 1 and self.rank != ALL:
             raise InputError(
@@ -219,6 +223,12 @@ class PlanBatchSampler:
         check_loader(self._batching, self.num_rows, dataset, batch_size)
         if self.series is None:
             warn_of_new_order(dataset)
+        if training:
+            check_same_everywhere(self, dataset)
+        if training and self.series is None:
+            from batchplan.training.transformers import follow  # samplers need only NumPy
+
+            follow(asking_trainer(), self)
         return self
 
     def __len__(self) -> int:
@@ -256,6 +266,7 @@ class PlanBatchSampler:
         start, self._start = self._start, 0
         self._awaited = self._complete = False
         self._passes += 1
+        check_dealing(self._batching, self.rank == ALL)
         if self._passes == 2 and self.series is not None and not self._ever_set:
             warnings.warn(
                 f"sampler: this pass has the plan of epoch {self.epoch} again; call "
@@ -299,15 +310,21 @@ def plan_of(loader: Any) -> str | None:
 def _check_rank(
     batching: Batching, rank: SupportsIndex | str | None, world_size: SupportsIndex | None
 ) -> int | Any:
-    """Return the rank as a number, or "all"; 0 if the plan is for one device and none is given."""
-    devices = batching.world_size
-    if devices == 1 and rank is None and world_size is None:
+    """Return the rank as a number, or "all"; 0 if there is one device and none is given."""
+    devices, group = batching.world_size, process_group()
+    joined = group.get_world_size() if group else 1
+    if devices == joined == 1 and rank is None and world_size is None:
         return 0
     if world_size == devices:
         if isinstance(rank, str) and rank == ALL:
             return ALL
         if isinstance(rank, SupportsIndex) and not isinstance(rank, bool):
             number = operator.index(rank)
+            if group and joined == devices and group.get_rank() != number:
+                raise InputError(
+                    f"rank: got {number}, but torch.distributed says that this is rank "
+                    f"{group.get_rank()} of {devices}; pass that (LOCAL_RANK is of one machine)"
+                )
             if 0 <= number < devices:
                 return number
     raise InputError(

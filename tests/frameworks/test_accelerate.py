@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from warnings import catch_warnings
+
 import numpy as np
 import pytest
 import torch
@@ -171,6 +173,60 @@ def test_refusals(tmp_path):
         PlannedLoader(
             accelerator, Rows(), Plan.cut(range(ROWS), Batching(4, world_size=2), num_rows=ROWS)
         )
+
+
+def refused(folder):
+    """What the processes are told if each has data, a plan or a rank of its own; and what they
+    train on if they have equal data and plans."""
+    accelerator = Accelerator(cpu=True)
+    rank, rows = accelerator.process_index, pairs()
+
+    def prepared(sampler):
+        return accelerator.prepare(DataLoader(Rows(), batch_sampler=sampler))
+
+    plan, single = folder / "plan-0.npz", folder / "single.npz"
+    everywhere = {"rank": "all", "world_size": 2}
+    said = []
+    for make in (
+        lambda: PlannedLoader(accelerator, Rows(), folder / f"plan-{rank}.npz"),
+        lambda: PlannedLoader(accelerator, rows.select(range(ROWS)[:: 1 - 2 * rank]), plan),
+        lambda: PlanBatchSampler(plan, rank=0, world_size=2) if rank else refuse(),
+        lambda: next(iter(prepared(PlanBatchSampler(plan, rank=rank, world_size=2)))),
+        lambda: next(iter(prepared(PlanBatchSampler(single, rank=0, world_size=1)))),
+        lambda: PlanBatchSampler(single),
+    ):
+        with pytest.raises(InputError) as error, catch_warnings(action="ignore"):
+            make()
+        said.append(str(error.value))
+    loader = PlannedLoader(accelerator, with_rows(rows), plan, collate_fn=list)
+    assert len(list(loader)) == len(list(prepared(PlanBatchSampler(plan, **everywhere))))
+    return said
+
+
+def refuse():
+    raise InputError("")
+
+
+def test_what_differs_between_the_processes_is_refused(tmp_path):
+    for name, order, devices in (("plan-0", 1, 2), ("plan-1", -1, 2), ("single", 1, 1)):
+        plan = Plan.cut(range(ROWS)[::order], Batching(4, world_size=devices), num_rows=ROWS)
+        plan.save(tmp_path / f"{name}.npz")
+    first, second = run(refused, 2, tmp_path)
+    first[2] = second[2]
+    assert first == second
+    for told, expected in zip(
+        second,
+        (
+            "plan: rank 1 has another one than rank 0",
+            "data set: rank 1 has another one than rank 0",
+            "rank: got 0, but torch.distributed says that this is rank 1 of 2",
+            'rank: accelerate deals the batches out to 2 processes; pass rank="all"',
+            'rank: accelerate deals the batches out to 2 processes; pass rank="all"',
+            "rank: got None with world_size=None, but the plan is for 1 device",
+        ),
+        strict=True,
+    ):
+        assert expected in told
 
 
 def test_another_plan_than_that_of_the_checkpoint(tmp_path):

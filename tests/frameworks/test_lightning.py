@@ -10,10 +10,11 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from batchplan import InputError
 from batchplan.plans import Batching, Plan
 from batchplan.training import EpochPlans, lightning, with_rows
+from batchplan.training.epochs import process_place
 from batchplan.training.lightning import PlannedData
 
 from .numbers import ROWS, Rows, vectors
-from .processes import run
+from .processes import FailedError, run
 from .shown import epoch_of, epochs_of, run_of
 from .texts import pairs
 
@@ -220,6 +221,17 @@ def test_a_single_plan(tmp_path):
     plan().save(tmp_path / "plan.npz")
     seen = fit(PlannedData(Rows(), tmp_path / "plan.npz"), tmp_path, 1)
     assert seen == 2 * epoch_of(tmp_path / "plan.npz", 1)[0]
+
+
+def on_a_plan_of_its_own(folder):
+    order = range(ROWS)[:: 1 - 2 * process_place()[0]]
+    own = Plan.cut(order, Batching(4, world_size=2), num_rows=ROWS)
+    fit(PlannedData(Rows(), own), folder, 2)
+
+
+def test_processes_with_different_plans(tmp_path):
+    with pytest.raises(FailedError, match="plan: rank 1 has another one than rank 0"):
+        run(on_a_plan_of_its_own, 2, tmp_path)
 
 
 @pytest.mark.parametrize(

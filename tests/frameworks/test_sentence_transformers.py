@@ -533,34 +533,55 @@ def fail(folder, model_folder):
         return f"{type(error).__name__}: {error}"
 
 
-def test_a_plan_of_before_as_batch_sampler(tmp_path, saved):
-    """The call that everybody tries first, with a plan that is there already."""
-    dataset = pairs()
-    model = load_model(saved)
-    plan = PlanBatchSampler(random_plan(), batch_size=4)
+def made_before(folder, model_folder, plan, **arguments):
+    """A trainer on a plan that is there already: the call that everybody tries first."""
+    dataset, model = pairs(), load_model(model_folder)
     trainer = Recorder(
         model,
         SentenceTransformerTrainingArguments(
-            str(tmp_path), per_device_train_batch_size=4, num_train_epochs=1, batch_sampler=plan,
-            use_cpu=True, report_to="none", disable_tqdm=True, save_steps=5, **OFTEN,
+            str(folder), per_device_train_batch_size=4, num_train_epochs=1, batch_sampler=plan,
+            use_cpu=True, report_to="none", disable_tqdm=True, **{"save_steps": 5, **arguments},
         ),
         train_dataset=dataset,
         eval_dataset=dataset.select(range(20)),
         loss=losses.MultipleNegativesRankingLoss(model),
     )  # fmt: skip
     trainer.seen = []
+    return trainer
+
+
+def test_a_plan_of_before_as_batch_sampler(tmp_path, saved):
+    plan = PlanBatchSampler(random_plan(), batch_size=4)
+    trainer = made_before(tmp_path, saved, plan, **OFTEN)
     trainer.train()
     assert trainer.seen == [batch.tolist() for batch in random_plan().batches()]
+    dataset = pairs()
     with pytest.warns(UserWarning, match="data set: was selected, sorted or shuffled"):
         plan(dataset.shuffle(seed=0), 4)
     with warnings.catch_warnings(action="error"):
         plan(dataset.shuffle(seed=0).flatten_indices(), 4)
 
 
-def random_plan():
+def test_a_resumed_epoch_needs_the_plan_of_before(tmp_path, saved):
+    made_before(tmp_path, saved, PlanBatchSampler(random_plan())).train()
+    checkpoint = str(tmp_path / "checkpoint-5")
+    for seed, accumulated, says in (
+        (1, 1, "plan: is another one than the checkpoint's, which is at step 5 of its epoch"),
+        (0, 2, r"is at epoch 0\.42, but .* goes on at 0\.83, as"),
+    ):
+        plan = PlanBatchSampler(random_plan(seed))
+        trainer = made_before(tmp_path, saved, plan, gradient_accumulation_steps=accumulated)
+        with pytest.raises(InputError, match=says):
+            trainer.train(resume_from_checkpoint=checkpoint)
+    trainer = made_before(tmp_path, saved, PlanBatchSampler(random_plan()))
+    trainer.train(resume_from_checkpoint=checkpoint)
+    assert trainer.seen == [batch.tolist() for batch in random_plan().batches()][5:]
+
+
+def random_plan(seed=0):
     from batchplan.plans import Batching
 
-    order = np.random.default_rng(0).permutation(ROWS)
+    order = np.random.default_rng(seed).permutation(ROWS)
     return Plan.cut(order, Batching(4), num_rows=ROWS)
 
 
