@@ -93,22 +93,24 @@ def check_same_everywhere(sampler: Any, dataset: Any) -> None:
 
     Args:
         sampler: a PlanBatchSampler. The processes of a series compare what they need.
-        dataset: that of the loader. Samples of a datasets.Dataset are compared.
+        dataset: to train on, or a dictionary of several. Samples of a datasets.Dataset are
+            compared.
 
     Raises:
         InputError: a process has others than rank 0.
     """
     if (distributed := process_group()) is None:
         return
-    plan = None if sampler.series else sampler.plan.digest
-    own = {"plan": plan, "data set": digest_of(dataset)}
+    sets = dataset.items() if isinstance(dataset, dict) else [("", dataset)]
+    digests = " ".join(f"{name} {digest_of(rows)}".lstrip() for name, rows in sets)
+    own = {"plan": None if sampler.series else sampler.plan.digest, "data set": digests}
     each: list[Any] = [None] * distributed.get_world_size()
     distributed.all_gather_object(each, own)
     for name, (rank, other) in product(own, enumerate(each)):
         if other[name] != each[0][name]:
             raise InputError(
-                f"{name}: rank {rank} has another one than rank 0 (digest {other[name]}, expected "
-                f"{each[0][name]}); give all processes the same {name}, with its rows in the same "
+                f"{name}: rank {rank} has another one than rank 0 (digest {other[name]!s:.200}, "
+                f"expected {each[0][name]!s:.200}); give all processes the same one, in the same "
                 "order"
             )
 

@@ -26,6 +26,7 @@ from batchplan.training.arguments import checked
 from batchplan.training.checks import (
     asking_trainer,
     check_loader,
+    check_same_everywhere,
     check_same_rows,
     digest_of,
     length_of,
@@ -132,8 +133,13 @@ class PlannedEpochs(TrainerCallback):
 
     def asked(self) -> Any:
         """Begin a run, and return its batches, for the trainer that asks now. It logs the figures
-        of planned epochs."""
+        of planned epochs.
+
+        Raises:
+            InputError: processes have other data sets, or have them in another order.
+        """
         self.plans.end()
+        check_same_everywhere(self.sampler, self.dataset)
         self._asked, self._trainer = True, asking_trainer()
         self._prepare(agree_on_run(_state_in(resumed_checkpoint())))
         return self.sampler

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain, pairwise
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from sentence_transformers import (
 from sentence_transformers.sentence_transformer import losses
 
 from batchplan import InputError, Plan
+from batchplan.training.epochs import process_place
 from batchplan.training.sentence_transformers import PlannedEpochs
 
 from .processes import FailedError, run
@@ -244,6 +246,18 @@ def test_a_data_set_too_small_for_a_batch(tmp_path, saved):
 def test_the_failure_of_one_process_reaches_the_others(tmp_path, saved):
     with pytest.raises(FailedError, match="column 'body': has 1 rows without text"):
         run(fail, 2, tmp_path, saved)
+
+
+def test_processes_with_data_sets_in_different_orders(tmp_path, saved):
+    """As of the files of a folder in the order of the disk. They would wait for each other."""
+    with pytest.raises(FailedError, match="data set: rank 1 has another one than rank 0"):
+        run(train_in_an_order_of_its_own, 2, tmp_path, saved)
+
+
+def train_in_an_order_of_its_own(folder, model_folder):
+    own = dict(list(data_sets().items())[:: 1 - 2 * process_place()[0]])
+    with mock.patch(f"{__name__}.data_sets", return_value=own):
+        train(folder, model_folder, timeout=15)
 
 
 def fail(folder, model_folder):
