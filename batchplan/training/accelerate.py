@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 
 from batchplan.errors import InputError
 from batchplan.plans.plan import Plan
-from batchplan.training.checks import check_rows, check_same_everywhere, warn_of_new_order
+from batchplan.training.checks import check_same_everywhere
 from batchplan.training.epochs import EpochPlans
 from batchplan.training.multi_dataset import MultiDatasetPlans
 from batchplan.training.sampler import ALL, PlanBatchSampler
@@ -64,10 +64,8 @@ class PlannedLoader:
             if getattr(accelerator.dataloader_config, name):
                 raise InputError(f"{name}=True: {problem}; leave it out")
         self._devices = accelerator.num_processes
-        self.sampler = PlanBatchSampler(source, rank=ALL, world_size=self._devices)
-        check_rows(self.sampler.num_rows, dataset)
-        if self.sampler.series is None:
-            warn_of_new_order(dataset)
+        devices = self._devices
+        self.sampler = PlanBatchSampler(source, rank=ALL, world_size=devices, dataset=dataset)
         check_same_everywhere(self.sampler, dataset)
         self.epoch = self.steps = 0
         loader: DataLoader[Any] = DataLoader(dataset, batch_sampler=self.sampler, **options)

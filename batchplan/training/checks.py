@@ -2,7 +2,7 @@
 
 import sys
 import warnings
-from collections.abc import Sized
+from collections.abc import Iterable, Sized
 from hashlib import blake2b
 from itertools import product
 from types import FrameType
@@ -193,16 +193,27 @@ def warn_of_new_order(dataset: Any) -> None:
         )
 
 
-def check_rows(num_rows: int, dataset: Sized) -> None:
+def check_rows(num_rows: int, dataset: Sized, ends: Iterable[int] = ()) -> None:
     """Require that a data set has as many rows as the data of a plan.
 
+    Args:
+        num_rows: of the plan.
+        dataset: of the loader.
+        ends: the numbers of rows up to the end of each data set that was planned, of several.
+
     Raises:
-        InputError: it has another number, or no length.
+        InputError: it has another number, or no length; or a ConcatDataset has other parts.
     """
     if (rows := length_of(dataset)) != num_rows:
         raise InputError(
             f"data set: got {rows} rows, but the plan is for {num_rows}; pass the data set that "
             "was planned, in the same order"
+        )
+    parts = getattr(dataset, "cumulative_sizes", None)  # of a ConcatDataset
+    if parts and not {*(planned := [*map(int, ends)])} <= {*parts}:
+        raise InputError(
+            f"data sets: the parts of the ConcatDataset end at rows {parts}, but those of the "
+            f"plans at {planned}; join them in the order of the plans"
         )
 
 

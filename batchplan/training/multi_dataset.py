@@ -25,10 +25,11 @@ class MultiDatasetPlans:
 
         sets = {"questions": questions, "titles": titles}
         plans = MultiDatasetPlans({
-            name: EpochPlans(f"plans/{name}", embed=..., num_rows=len(rows), batch_size=64)
-            for name, rows in sets.items()
+            name: EpochPlans(f"plans/{name}", embed=..., num_rows=len(own), batch_size=64)
+            for name, own in sets.items()
         })
-        loader = DataLoader(ConcatDataset(sets.values()), batch_sampler=PlanBatchSampler(plans))
+        rows = ConcatDataset(sets.values())
+        loader = DataLoader(rows, batch_sampler=PlanBatchSampler(plans, dataset=rows))
 
     Row r of a data set becomes r plus the rows of the data sets before it, as in a ConcatDataset.
     Each step, on all devices, has rows of one data set.
@@ -46,6 +47,7 @@ class MultiDatasetPlans:
         plans: the plans of each data set.
         batching: how the rows of every plan are cut.
         num_rows: rows of all data sets.
+        ends: int64, the number of rows up to the end of each data set.
         rank: of this process.
 
     Raises:
@@ -76,8 +78,8 @@ class MultiDatasetPlans:
                 )
             own._run |= {"order": order, "order_seed": seed}
         self.batching, self.rank = first.batching, first.rank
-        self._ends: Int64Array = np.cumsum([own.num_rows for own in plans.values()])
-        self.num_rows = int(self._ends[-1])
+        self.ends: Int64Array = np.cumsum([own.num_rows for own in plans.values()])
+        self.num_rows = int(self.ends[-1])
         self._joined: tuple[int, Plan] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -145,7 +147,7 @@ class MultiDatasetPlans:
             return
         number = self._number_of(numbers)
         own = list(self.plans.values())[number]
-        own.record(numbers - (self._ends[number] - own.num_rows), x, y, *negatives)
+        own.record(numbers - (self.ends[number] - own.num_rows), x, y, *negatives)
 
     def resume(self) -> None:
         """Go on with the run whose plans are in the folders."""
@@ -173,7 +175,7 @@ class MultiDatasetPlans:
 
     def _number_of(self, rows: Int64Array) -> int:
         """Return the number of the data set of some rows."""
-        number, *others = np.unique(np.searchsorted(self._ends, rows, "right")).tolist()
+        number, *others = np.unique(np.searchsorted(self.ends, rows, "right")).tolist()
         if others:
             names = list(self.plans)
             raise InputError(

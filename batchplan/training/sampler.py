@@ -100,7 +100,7 @@ class PlanBatchSampler:
             )
         self.rank = _check_rank(self._batching, rank, world_size)
         if dataset is not None:
-            check_rows(self.num_rows, dataset)
+            check_rows(self.num_rows, dataset, getattr(self.series, "ends", ()))
             if self.series is None:
                 warn_of_new_order(dataset)
         self.epoch = self._passes = 0

@@ -7,6 +7,7 @@ from itertools import chain, pairwise
 
 import numpy as np
 import pytest
+from torch.utils.data import ConcatDataset
 
 from batchplan import InputError, Plan
 from batchplan.consumption.plans import read_plans
@@ -73,6 +74,15 @@ def test_every_step_of_every_plan_once(devices, tail, tmp_path):
 
 def for_epoch(series, epoch, rank):
     return series[rank].for_epoch(epoch)
+
+
+def test_a_data_set_joined_in_another_order_is_refused(tmp_path):
+    """It has as many rows."""
+    sets, plans = [range(size) for size in SIZES.values()], make(tmp_path)
+    PlanBatchSampler(plans, dataset=ConcatDataset(sets))
+    PlanBatchSampler(plans, dataset=ConcatDataset([sets[0][:9], sets[0][9:], *sets[1:]]))
+    with pytest.raises(InputError, match=r"end at rows \[85, 105, 155\], but those of"):
+        PlanBatchSampler(plans, dataset=ConcatDataset(sets[::-1]))
 
 
 def test_the_same_seed_gives_the_same_plans(tmp_path):
