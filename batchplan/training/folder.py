@@ -31,6 +31,17 @@ _MEND = "remove the folder, or name another"
 _LOCKS: WeakValueDictionary[str, BinaryIO] = WeakValueDictionary()  # of this process, by file
 
 
+def _give_up_locks() -> None:
+    """Close the locked files in a forked process, such as a loader's worker, which may outlive this
+    one."""
+    for lock in [*_LOCKS.values()]:
+        lock.close()
+    _LOCKS.clear()
+
+
+os.register_at_fork(after_in_child=_give_up_locks)
+
+
 class FailedElsewhereError(ResourceError):
     """Another process of the run failed or has ended."""
 

@@ -4,6 +4,7 @@ import gc
 import json
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -376,7 +377,9 @@ rank = int(sys.argv[2])
 
 def embed(rows):
     print("embedding", flush=True)
-    time.sleep(60 * (rank == int(sys.argv[3])))
+    if rank == int(sys.argv[3]):
+        print(os.fork() or time.sleep(600), flush=True)
+        time.sleep(60)
     return np.ones((len(rows), 4))
 
 options = {"num_rows": 50, "batch_size": 8, "rank": rank, "world_size": 2}
@@ -416,8 +419,10 @@ def test_the_others_notice_that_one_was_killed(tmp_path, killed):
     ]  # fmt: skip
     for process in both:
         assert process.stdout.readline() == b"embedding\n"
+    worker = int(both[killed].stdout.readline())  # of a loader, which lives on
     both[killed].kill()
     _, says = both[1 - killed].communicate(timeout=120)
+    os.kill(worker, signal.SIGKILL)
     assert f"the process of rank {killed} has ended before it did its part".encode() in says
     both[killed].communicate()
 
