@@ -226,7 +226,7 @@ class PlanBatchSampler:
         if training:
             check_same_everywhere(self, dataset)
         if training and self.series is None:
-            from batchplan.training.transformers import follow  # samplers need only NumPy
+            from batchplan.training.resuming import follow  # samplers need only NumPy
 
             follow(asking_trainer(), self)
         return self

@@ -34,6 +34,7 @@ from batchplan.training.checks import (
 )
 from batchplan.training.epochs import EpochPlans, process_place
 from batchplan.training.multi_dataset import MultiDatasetPlans
+from batchplan.training.resuming import checked_place, place
 from batchplan.training.rows import number
 from batchplan.training.runs import STATE, agree_on_run, folder_of
 from batchplan.training.sampler import ALL, PlanBatchSampler, plan_of
@@ -41,8 +42,6 @@ from batchplan.training.text_columns import ids_of
 from batchplan.training.trace_writer import TraceWriter
 from batchplan.training.vectors import Embed, in_evaluation
 from batchplan.typing import Int64Array
-
-_ROUNDING = 1e-9  # of epochs: more than the error of a float, less than a step
 
 
 class PlannedEpochs(TrainerCallback):
@@ -214,7 +213,7 @@ class PlannedEpochs(TrainerCallback):
         at_once = batches_per_step(batching.world_size, batching.scope)
         steps, begun = plans.num_batches() // at_once, 0
         if self._epoch is None:  # the trainer may resume within an epoch
-            self._epoch, begun = _checked_place(args, state, steps)
+            self._epoch, begun = checked_place(args, state, steps)
         else:
             self._epoch += 1
         plan = plans.existing(self._epoch) if begun else plans.for_epoch(self._epoch)
@@ -372,7 +371,7 @@ class _RecordedSteps(TrainerCallback):
             return
         known = has_length(self.loader)
         steps = len(self.loader) if known else state.max_steps * args.gradient_accumulation_steps
-        self._epoch, self._step = _place(args, state, steps)
+        self._epoch, self._step = place(args, state, steps)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
         if not control.should_training_stop or state.global_step >= state.max_steps:
@@ -386,56 +385,6 @@ def _state_in(checkpoint: str | None) -> Any:
         return None
     callbacks: Any = TrainerState.load_from_json(path).stateful_callbacks
     return callbacks.get(STATE)
-
-
-def _place(args: Any, state: Any, steps: int) -> tuple[int, int]:
-    """Return the epoch in which a training begins or resumes, and the steps of it that were taken.
-    ``steps`` is their number in a whole epoch."""
-    accumulated = args.gradient_accumulation_steps
-    epoch, updates = divmod(state.global_step, max(-(-steps // accumulated), 1))
-    return epoch, updates * accumulated
-
-
-def _checked_place(args: Any, state: Any, steps: int) -> tuple[int, int]:
-    """As `_place`. Raises InputError if the checkpoint was saved elsewhere in an epoch."""
-    epoch, begun = _place(args, state, steps)
-    if state.global_step and abs(state.epoch - (at := epoch + begun / steps)) > _ROUNDING:
-        raise InputError(
-            f"checkpoint: is at epoch {state.epoch:.2f}, but the trainer goes on at {at:.2f}, as "
-            "it counts updates with "
-            f"gradient_accumulation_steps={args.gradient_accumulation_steps}; resume with those "
-            "of the checkpoint's run"
-        )
-    return epoch, begun
-
-
-class _SinglePlan(TrainerCallback):
-    """Requires that a trainer resumes within an epoch with the plan of its checkpoint.
-
-    Args:
-        digest: of the plan.
-        steps: of each epoch.
-    """
-
-    def __init__(self, digest: str, steps: int) -> None:
-        self._digest, self._steps = digest, steps
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
-        _, begun = _checked_place(args, state, self._steps)
-        before = state.stateful_callbacks.get(STATE, {}).get("plan", self._digest)
-        if begun and before != self._digest:
-            raise InputError(
-                f"plan: is another one than the checkpoint's, which is at step {begun} of its "
-                f"epoch (digest {self._digest}, expected {before}); go on with that plan"
-            )
-        state.stateful_callbacks[STATE] = {"plan": self._digest}
-
-
-def follow(trainer: Any, sampler: PlanBatchSampler) -> None:
-    """Let the checkpoints of a trainer name the single plan that it trains on."""
-    trainer.remove_callback(_SinglePlan)  # of an earlier training
-    steps = len(sampler) // sampler.plan.metadata.world_size
-    trainer.add_callback(_SinglePlan(sampler.plan.digest, steps))
 
 
 def record(recorder: TraceWriter, trainer: Any) -> None:
