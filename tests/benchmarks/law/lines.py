@@ -24,6 +24,8 @@ class Line:
         loss: arguments of MultipleNegativesRankingLoss.
         joined: rows of planned batches of which several random ones make a batch; None if a plan
             has whole batches.
+        shared: further documents per row, from the second epoch on, which are negatives of all
+            anchors of the batch: as B3++ draws them if there is a planner, or random ones.
         sampler: what makes batches without a planner.
         crossing: whether plans know which answers of an anchor are documents of other rows; else
             only rows with an equal text are in different batches.
@@ -36,6 +38,7 @@ class Line:
     sampler: Literal["shuffled", "NO_DUPLICATES", "NoKnownAnswers"] = "shuffled"
     crossing: bool = True
     joined: int | None = None
+    shared: int = 0
     base: str = "shuffled"
 
 
@@ -55,6 +58,10 @@ LINES = {
                            base="hardness"),
     "gcbs": Line("`gcbs`", "gcbs"),
     "b3": Line("`b3`", "b3"),
+    "shared-random": Line("shuffled, 5 random documents more a row", shared=5),
+    "shared": Line("planned, 5 documents more a row (B3++)", "partition", shared=5,
+                   base="planned"),
+    "b3-shared": Line("`b3`, 5 documents more a row (B3++)", "b3", shared=5),
     "joined": Line("planned batches of 32, joined at random", "partition", joined=32),
     "joined-hardness": Line("planned batches of 32, joined at random, `hardness_mode`", "partition",
                             loss=STRONG, joined=32, base="hardness"),
@@ -73,5 +80,6 @@ LINES = {
 CHOICES = [
     name
     for name, line in LINES.items()
-    if line.planner and line.crossing and not (line.loss or line.joined or line.base == "planned")
+    if line.planner and line.crossing and line.base == "shuffled"
+    and not (line.loss or line.joined or line.shared)
 ]

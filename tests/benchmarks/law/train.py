@@ -41,6 +41,7 @@ DIMENSIONS = 128
 WARMUP = 0.1  # of the steps; then the rate falls to 0
 BETAS, EPSILON = (0.9, 0.999), 1e-8
 AT_ONCE = 4096  # texts
+SKIPPED, WINDOW = 30, 100  # ranks of documents, of B3++
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
@@ -149,10 +150,12 @@ def train(
     loss = MultipleNegativesRankingLoss(None, scale=1 / temperature, **line.loss)
 
     def of(vectors: torch.Tensor) -> torch.Tensor:
-        found: torch.Tensor = loss.compute_loss_from_embeddings(list(vectors.chunk(2)), None)
+        columns = list(vectors.split(len(rows)))
+        found: torch.Tensor = loss.compute_loss_from_embeddings(columns, None)
         return found
 
-    steps = max(1, round(epochs * -(-len(pairs) // batch_size)))
+    each = -(-len(pairs) // batch_size)
+    steps, further = max(1, round(epochs * each)), Further(pairs, line, seed)
     known, seen = Known(pairs), []
     with tempfile.TemporaryDirectory() as folder, crossing(line.crossing):
         began, making = time.process_time(), 0.0
@@ -165,12 +168,15 @@ def train(
         for step in range(steps):
             asked = time.process_time()
             rows = next(drawn)
+            documents = further.draw(rows) if step >= each else []
             making += time.process_time() - asked
             seen.append(rows)
             share = (step + 0.5) / steps
             now = rate * min(share / WARMUP, (1 - share) / (1 - WARMUP))
-            texts = np.concatenate([pairs.anchors[rows], pairs.positives[rows]])
-            batches.record(rows, *np.split(model.step(data, texts, of, now), 2))
+            texts = np.concatenate([pairs.anchors[rows], pairs.positives[rows], *documents])
+            x, y, *_ = np.split(model.step(data, texts, of, now), 2 + len(documents))
+            batches.record(rows, x, y)
+            further.record(rows, x, y)
         seconds = time.process_time() - began
         batches.end()
     return {"steps": steps, "seconds": seconds, "making": making, "figures": batches.figures,
@@ -241,6 +247,55 @@ class Shuffled:
 
     def end(self) -> None:
         """Nothing is left."""
+
+
+class Further:
+    """Documents of other rows that all anchors of a batch have as negatives, as many a row as the
+    line says: without a planner random ones, else as B3++ draws them (arXiv 2505.11293).
+
+    It draws a row in proportion to how many rows of the batch have it in their window, the
+    documents of ranks 31 to 130 for the anchor; two fewer if it is one of the nearest 30 of any.
+    The vectors are those of the first epoch's steps. Rows whose document the batch has are left
+    out, which the paper does not say.
+    """
+
+    def __init__(self, pairs: Pairs, line: Line, seed: int) -> None:
+        self._documents, self._each = pairs.positives, line.shared
+        self._random = line.planner is None
+        self._generator = np.random.default_rng(seed)
+        self._vectors = np.zeros((2, len(pairs), DIMENSIONS if line.shared else 0), np.float32)
+        self._nearest: Ints | None = None
+
+    def record(self, rows: Ints, x: Floats, y: Floats) -> None:
+        """Keep the vectors of a step, until the first documents are drawn."""
+        if self._each and self._nearest is None:
+            self._vectors[:, rows] = x, y
+
+    def draw(self, rows: Ints) -> list[Ints]:
+        """The texts of each column of documents: a row of the batch has one in each."""
+        if not self._each:
+            return []
+        weights = np.zeros(len(self._documents))
+        if not self._random:
+            if self._nearest is None:
+                self._nearest = nearest(*map(torch.from_numpy, self._vectors), SKIPPED + WINDOW)
+            own = self._nearest[rows]
+            weights += np.bincount(own[:, SKIPPED:].ravel(), minlength=len(weights))
+            weights[own[:, :SKIPPED]] -= 2
+        weights = np.maximum(weights, 1e-9)  # random ones where windows have too few
+        weights[np.isin(self._documents, self._documents[rows])] = 0
+        # the largest of these keys are a sample without replacement (Efraimidis and Spirakis, 2006)
+        keys = self._generator.exponential(size=len(weights)) / np.maximum(weights, 1e-300)
+        chosen = np.argpartition(keys, count := self._each * len(rows))[:count]
+        return np.split(self._documents[self._generator.permutation(chosen)], self._each)
+
+
+def nearest(x: torch.Tensor, y: torch.Tensor, ranks: int) -> Ints:
+    """The rows of the most similar y for each x, by cosine similarity: (n, ranks)."""
+    units = [torch.nn.functional.normalize(side) for side in (x, y)]
+    return np.concatenate([
+        (block @ units[1].T).topk(min(ranks, len(y)))[1].numpy() for block in units[0].split(AT_ONCE)
+    ])  # fmt: skip
 
 
 class Planned:
