@@ -19,8 +19,7 @@ class Line:
         base: the line that it is compared with, besides ``shuffled``; it has no plan, unless this
             one differs from the default by an option.
         planner: of `EpochPlans`, None for random batches.
-        plan: its options that are no defaults of `PlannedEpochs`. Swaps of `partition` have 4
-            passes, as the default was when most runs were made.
+        plan: its options that are no defaults of `PlannedEpochs`.
         loss: arguments of MultipleNegativesRankingLoss.
         joined: rows of planned batches of which several random ones make a batch; None if a plan
             has whole batches.
@@ -66,13 +65,14 @@ LINES = {
     "joined-hardness": Line("planned batches of 32, joined at random, `hardness_mode`", "partition",
                             loss=STRONG, joined=32, base="hardness"),
     **{f"mega-{count}": Line(f"planned, {count} mega-batch{'es' * (count > 1)}", "partition",
-                             {"mega_batches": count}) for count in (1, 2, 4, 8, 32)},
+                             {"mega_batches": count}) for count in (1, 4, 8, 32)},
     **{f"tau-{tau}": Line(f"planned with τ = {tau}", "partition", {"temperature": tau})
        for tau in (0.03, 0.08)},
     **{f"guard-{100 - share}": Line(f"planned, guard at {100 - share}%", "partition",
                                     {"relative_margin": share / 100}) for share in (0, 20)},
     "refine-0": Line("planned without swaps", "partition", {"refine": 0}, base="planned"),
-    "refine-1": Line("planned with one pass of swaps", "partition", {"refine": 1}, base="planned"),
+    "refine-4": Line("planned with four passes of swaps", "partition", {"refine": 4},
+                     base="planned"),
     **{f"penalty-{nats}": Line(f"planned with a penalty of {nats} nats", "partition",
                                {"guard_penalty": nats}, base="planned")
        for nats in (0.01, 0.03, 0.06)},

@@ -311,7 +311,7 @@ class Planned:
         codes = np.stack([pairs.anchors, pairs.positives])
         known = {field.name for field in fields(PLANNERS[planner].options)}
         options: dict[str, Any] = {"embeddings": "training", "random_epochs": None}
-        options |= ({"refine": 4} if planner == "partition" else {}) | line.plan
+        options |= line.plan
         if "temperature" in known:
             options.setdefault("temperature", temperature)
         if "anchor_id" in known:
