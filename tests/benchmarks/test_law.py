@@ -183,6 +183,30 @@ def test_known_answers_meet_only_without_them(small):
     assert {run["negatives"] for run in runs.values()} == {2 * 400 * 15}
 
 
+def test_further_documents_are_drawn_by_their_windows():
+    """Against the rule of B3++, by hand: rows on a circle, whose nearest are their neighbours."""
+    rows = 400
+    angles = 2 * np.pi * np.arange(rows) / rows
+    circle = np.zeros((rows, train.DIMENSIONS), np.float32)
+    circle[:, :2] = np.c_[np.cos(angles), np.sin(angles)]
+    pairs = data.Pairs(np.arange(rows), rows + np.arange(rows))
+    further = train.Further(pairs, LINES["b3-shared"], 0)
+    further.record(np.arange(rows), circle, circle)
+    drawn = Counter()
+    for _ in range(40):
+        columns = further.draw(np.array([0, 1]))
+        assert [len(column) for column in columns] == [2] * 5
+        own = np.concatenate(columns) - rows
+        assert len(set(own)) == 10
+        drawn.update(np.minimum(own, rows - own).tolist())  # how far from row 0
+    assert sum(drawn.values()) == 400
+    # ranks 31 to 130 of row 0 are 15 to 65 away; row 1 is as far from those on its other side
+    assert min(drawn) == 15 and 60 < max(drawn) <= 66
+    random = train.Further(pairs, LINES["shared-random"], 0)
+    assert max(np.concatenate(random.draw(np.array([0, 1])))) > rows + 100
+    assert train.Further(pairs, LINES["b3"], 0).draw(np.array([0, 1])) == []
+
+
 def test_the_core_has_several_partners_on_each_side():
     rows = [("a", "1", "x"), ("a", "2", "x"), ("b", "1", "x"), ("b", "2", "y"), ("b", "3", "y"),
             ("c", "3", "z"), ("c", "4", "z"), ("a", "1", "again")]  # fmt: skip
