@@ -201,7 +201,8 @@ def test_further_documents_are_drawn_by_their_windows():
         drawn.update(np.minimum(own, rows - own).tolist())  # how far from row 0
     assert sum(drawn.values()) == 400
     # ranks 31 to 130 of row 0 are 15 to 65 away; row 1 is as far from those on its other side
-    assert min(drawn) == 15 and 60 < max(drawn) <= 66
+    assert min(drawn) == 15
+    assert 60 < max(drawn) <= 66
     random = train.Further(pairs, LINES["shared-random"], 0)
     assert max(np.concatenate(random.draw(np.array([0, 1])))) > rows + 100
     assert train.Further(pairs, LINES["b3"], 0).draw(np.array([0, 1])) == []
@@ -236,6 +237,23 @@ def test_the_command_goes_on_where_it_stopped(small, monkeypatch, tmp_path, caps
     longer = [run for run in again if run["as_long_as"]]
     assert {run["as_long_as"] for run in longer} == {"planned:1"}
     assert all(run["line"] == "shuffled" and run["epochs"] > 1 for run in longer)
+
+
+def test_runs_of_other_pairs_are_refused(small, monkeypatch, tmp_path):
+    results = tmp_path / "runs.jsonl"
+    asked = ("law --data dictionary --rows 200 --batch-sizes 16 --epochs 1 --seeds 0 "
+             f"--lines shuffled --results {results}")  # fmt: skip
+    monkeypatch.setattr(sys, "argv", asked.split())
+    command.main()
+    whole = results.read_text()
+    (tmp_path / "cache" / "dictionary.parquet").unlink()  # a new version of the package
+    newer = [(anchor, positive + " more", source) for anchor, positive, source in rows()]
+    monkeypatch.setitem(data.DATA, "dictionary", lambda: newer)
+    data.pairs.cache_clear()
+    command.loaded.cache_clear()
+    with pytest.raises(SystemExit, match="dictionary, 200 rows, have other pairs"):
+        command.main()
+    assert results.read_text() == whole
 
 
 def write(path, line, scores, **more):

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import product
@@ -55,27 +56,41 @@ class Bench:
         self.path, self.searched = path, searched
         lines = path.read_text().splitlines() if path.exists() else []
         self.runs = {self._key(run): run for run in map(json.loads, lines)}
+        self._digests = {self._data(run): run["digest"] for run in self.runs.values()}
+
+    @staticmethod
+    def _data(run: Run) -> tuple[Any, ...]:
+        return tuple(run[name] for name in ("data", "rows", "copies"))
 
     @staticmethod
     def _key(run: Run) -> tuple[Any, ...]:
         return tuple(run[name] for name in (*Cell.__dataclass_fields__, "rate", "seed"))
 
     def run(self, cell: Cell, rate: float, seed: int) -> Run:
-        """The run of a cell, which is made if it is missing."""
+        """The run of a cell, which is made if it is missing.
+
+        Raises:
+            SystemExit: other runs of the data have other pairs, so that none can be compared.
+        """
         from tests.benchmarks.law.lines import LINES
         from tests.benchmarks.law.train import train
 
         run = {**asdict(cell), "rate": rate, "seed": seed}
+        data = loaded(cell.data, cell.rows, cell.copies)
+        run["digest"] = data.digest
+        if self._digests.setdefault(self._data(run), data.digest) != data.digest:
+            sys.exit(f"{self.path}: runs of {cell.data}, {cell.rows:,} rows, have other pairs than "
+                     f"the packages have now; remove them, or name other --results")  # fmt: skip
         if (found := self.runs.get(self._key(run))) is not None:
             return found
-        data = loaded(cell.data, cell.rows, cell.copies)
         run |= train(data, LINES[cell.line], cell.batch_size, cell.temperature, cell.epochs, rate,
                      seed)  # fmt: skip
         self.runs[self._key(run)] = run
         with self.path.open("a") as file:
             file.write(json.dumps(run) + "\n")
         print(*(f"{value:.4g}" if isinstance(value, float) else value
-                for name, value in run.items() if name != "figures"), flush=True)  # fmt: skip
+                for name, value in run.items() if name not in ("figures", "digest")),
+              flush=True)  # fmt: skip
         return run
 
     def rate(self, cell: Cell) -> float:

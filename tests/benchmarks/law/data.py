@@ -6,6 +6,7 @@ packages are fetched once; what is made of them is kept in `CACHE`.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import subprocess
 import tempfile
@@ -64,6 +65,16 @@ class Data:
     train: Pairs
     validation: Pairs
     test: Pairs
+
+    @property
+    def digest(self) -> str:
+        """Of all pairs and their tokens: a package that has a new version makes other data."""
+        found = hashlib.blake2b(digest_size=8)
+        for part in (self.train, self.validation, self.test):
+            found.update(np.concatenate([part.anchors, part.positives]).tobytes())
+        for array in (self.offsets, self.tokens):
+            found.update(array.tobytes())
+        return found.hexdigest()
 
 
 def load(name: str, num_rows: int, copies: float = 0.0) -> Data:

@@ -80,6 +80,8 @@ LINES = {
 CHOICES = [
     name
     for name, line in LINES.items()
-    if line.planner and line.crossing and line.base == "shuffled"
+    if line.planner
+    and line.crossing
+    and line.base == "shuffled"
     and not (line.loss or line.joined or line.shared)
 ]

@@ -293,9 +293,9 @@ class Further:
 def nearest(x: torch.Tensor, y: torch.Tensor, ranks: int) -> Ints:
     """The rows of the most similar y for each x, by cosine similarity: (n, ranks)."""
     units = [torch.nn.functional.normalize(side) for side in (x, y)]
-    return np.concatenate([
-        (block @ units[1].T).topk(min(ranks, len(y)))[1].numpy() for block in units[0].split(AT_ONCE)
-    ])  # fmt: skip
+    similarities = (block @ units[1].T for block in units[0].split(AT_ONCE))
+    found = [block.topk(min(ranks, len(y)))[1].numpy() for block in similarities]
+    return np.concatenate(found)
 
 
 class Planned:
