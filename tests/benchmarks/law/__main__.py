@@ -56,7 +56,7 @@ class Bench:
         self.path, self.searched = path, searched
         lines = path.read_text().splitlines() if path.exists() else []
         self.runs = {self._key(run): run for run in map(json.loads, lines)}
-        self._digests = {self._data(run): run["digest"] for run in self.runs.values()}
+        self._digests = {self._data(run): run.get("digest") for run in self.runs.values()}
 
     @staticmethod
     def _data(run: Run) -> tuple[Any, ...]:
