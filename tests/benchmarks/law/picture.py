@@ -53,5 +53,9 @@ def drawn(grid: Grid) -> Figure:
         axes.set_ylabel("gain in nDCG@10")
     for axes in panels[-1]:
         axes.set_xlabel("pairs")
-    panels[0][0].legend(loc="lower right")
+    shown_lines = [axes.get_legend_handles_labels() for axes in panels.flat]
+    labelled = {label: line for own in shown_lines for line, label in zip(*own, strict=True)}
+    names = [name for size in sizes if (name := f"B = {size:,}") in labelled]
+    figure.legend([labelled[name] for name in names], names, loc="outside lower center",
+                  ncols=len(names), columnspacing=1, handlelength=1.6)  # fmt: skip
     return figure
