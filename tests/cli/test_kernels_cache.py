@@ -48,6 +48,8 @@ def loader(folder):
 
 @pytest.fixture
 def kernels(folder, monkeypatch):
+    # the compiler reads the environment again if a test before has changed it, and would undo this
+    numba.config.reload_config()
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(folder / "cache"))
     return loader(folder)
 
