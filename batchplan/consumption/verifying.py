@@ -189,8 +189,8 @@ def verify(
     ]
     _require_proportion(compared)
     skipped = [number for number in seen if number < min(plans)]
-    counted = _known(compared, id_column, {"label_table": label_table, "known": known})
-    return Consumption(compared, _findings(compared), _first(compared), skipped, *counted)
+    met = _known(compared, id_column, {"label_table": label_table, "known": known})
+    return Consumption(compared, _findings(compared), _first(compared), skipped, *met)
 
 
 def _known(
