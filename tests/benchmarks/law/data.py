@@ -13,7 +13,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from html import unescape
 from importlib.util import find_spec
 from pathlib import Path
@@ -66,7 +66,7 @@ class Data:
     validation: Pairs
     test: Pairs
 
-    @property
+    @cached_property  # asked for each run, also stored ones
     def digest(self) -> str:
         """Of all pairs and their tokens: a package that has a new version makes other data."""
         found = hashlib.blake2b(digest_size=8)
