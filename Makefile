@@ -72,7 +72,7 @@ APART_PROGRAMS := $(patsubst tests/frameworks/apart/%.txt,.venv/apart-%,$(wildca
 
 test-frameworks: .venv/installed-test .venv/installed-streaming $(APART_PROGRAMS)  ## train with the frameworks that plans plug into
 	HF_HUB_OFFLINE=1 $(PYTEST) tests/frameworks tests/benchmarks/test_finetune.py tests/benchmarks/test_law.py \
-		tests/benchmarks/test_gpu.py
+		tests/benchmarks/test_gpu.py tests/docs/test_docstrings.py
 
 test-ray: .venv/installed-test-ray .venv/apart-moto  ## plan on Ray clusters of this machine, and kill their workers
 	$(WARMUP)

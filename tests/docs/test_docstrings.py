@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from importlib.util import find_spec
 from pathlib import Path
 from typing import get_args
 
@@ -22,11 +21,7 @@ MODULES = sorted(
     for module in pkgutil.walk_packages(batchplan.__path__, "batchplan.")
     if not module.name.endswith("__main__")
 )
-FRAMEWORKS = {
-    f"batchplan.training.{name}": name
-    for name in ("accelerate", "lightning", "sentence_transformers", "transformers")
-}
-FRAMEWORKS["batchplan.embedding.encoder"] = "sentence_transformers"
+OPTIONAL = {"accelerate", "lightning", "sentence_transformers", "transformers", "triton"}
 # `PlanFormat`, `ArrayFormat` and `TableFormat` say once what every format's functions do.
 PLAN_FORMATS = [format_of(Path(f"plan{suffix}")) for suffix in FORMATS]
 DOCUMENTED_ELSEWHERE = {part for one in PLAN_FORMATS for part in (one.write, one.read)}
@@ -45,7 +40,12 @@ def test_public_names_have_docstrings():
 
 def undocumented(module_name):
     """The module and its public names, if they have no docstring of their own."""
-    module = importlib.import_module(module_name)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name not in OPTIONAL:
+            raise
+        return []  # `make test-frameworks` reads it, or a machine with a GPU
     found = [] if module.__doc__ else [module_name]
     for name, value in vars(module).items():
         if name.startswith("_") or getattr(value, "__module__", None) != module_name:
@@ -59,7 +59,4 @@ def undocumented(module_name):
 
 
 def test_modules_and_their_public_names_have_docstrings():
-    needed = {name: FRAMEWORKS.get(name, "") for name in MODULES}
-    needed |= {name: "triton" for name in MODULES if name.startswith("batchplan.graph.cuda.")}
-    here = [name for name, library in needed.items() if not library or find_spec(library)]
-    assert [one for name in here for one in undocumented(name)] == []
+    assert [one for name in MODULES for one in undocumented(name)] == []
