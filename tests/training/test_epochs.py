@@ -393,8 +393,10 @@ def planning(tmp_path):
     words = [sys.executable, "-c", PLANS, tmp_path / "plans", "0", "0"]
     with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"embedding\n"
+        worker = int(process.stdout.readline())
         yield process
         process.kill()
+        os.kill(worker, signal.SIGKILL)
 
 
 def test_a_second_run_at_the_same_time_is_refused(tmp_path, planning):
