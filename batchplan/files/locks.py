@@ -5,7 +5,55 @@ The system releases them when the process ends in any way. Some file systems hav
 
 import fcntl
 import os
+import time
+from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
+from weakref import WeakValueDictionary
+
+_TRIES, _PAUSE = 100, 0.01  # to mark a file, and seconds between two tries
+_HELD: WeakValueDictionary[str, BinaryIO] = WeakValueDictionary()  # of this process, by file
+
+
+def _give_up() -> None:
+    """Close the held files in a forked process, such as a loader's worker, which may outlive this
+    one."""
+    for stream in [*_HELD.values()]:
+        stream.close()
+    _HELD.clear()
+
+
+os.register_at_fork(after_in_child=_give_up)
+
+
+def hold(path: Path) -> BinaryIO | None:
+    """Open a file to append to it, and mark it as in use by this process until it is closed. If
+    this process holds it already, return the same file; None if another process uses it."""
+    name = os.path.realpath(path)
+    stream = _HELD.get(name)
+    if stream is None or not is_at(stream, path):
+        stream = open(name, "ab+")  # noqa: SIM115  (open as long as its owner lives)
+        if not _marked_soon(stream.fileno()):
+            return None
+        _HELD[name] = stream
+    return stream
+
+
+def is_at(stream: BinaryIO, path: Path) -> bool:
+    """Return whether an open file is the one at a path."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(stream.fileno()), path.stat())
+    return False
+
+
+def _marked_soon(descriptor: int) -> bool:
+    """Return whether a file could be marked. Other processes lock it for moments when they look at
+    it."""
+    for _ in range(_TRIES):
+        if mark_alive(descriptor):
+            return True
+        time.sleep(_PAUSE)
+    return False
 
 
 def mark_alive(descriptor: int) -> bool:

@@ -1,7 +1,6 @@
 """The folder of a run's plans, through which its processes also wait for each other."""
 
 import json
-import os
 import secrets
 import socket
 import time
@@ -10,36 +9,22 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from typing import Any, BinaryIO
-from weakref import WeakValueDictionary, ref
+from weakref import ref
 
 from batchplan.errors import InputError, OutputError, ResourceError
 from batchplan.files.atomic import output_errors, remove, write_files
 from batchplan.files.documents import parse_json
-from batchplan.files.locks import is_marked, mark_alive
+from batchplan.files.locks import hold, is_at, is_marked
 from batchplan.files.reading import read_regular
 from batchplan.text import keyed_url
 
 _STARTED = time.time()  # an error file that is older was left by another run
 _PAUSES = (0.01, 1.0)  # seconds between two looks at the folder, at first and at most
 _ANSWERS = 0.25  # seconds between two looks for announcements, at most
-_TRIES = 100  # to lock the folder, with the first pause between them
 _REASON = 2000  # characters of an error that the other processes repeat
 _MOST = 1 << 20  # bytes of the description of a run
 
 _MEND = "remove the folder, or name another"
-
-_LOCKS: WeakValueDictionary[str, BinaryIO] = WeakValueDictionary()  # of this process, by file
-
-
-def _give_up_locks() -> None:
-    """Close the locked files in a forked process, such as a loader's worker, which may outlive this
-    one."""
-    for lock in [*_LOCKS.values()]:
-        lock.close()
-    _LOCKS.clear()
-
-
-os.register_at_fork(after_in_child=_give_up_locks)
 
 
 class FailedElsewhereError(ResourceError):
@@ -179,7 +164,7 @@ class PlanFolder:
         said = f"{socket.gethostname()} {secrets.token_hex(8)}\n"
 
         def answered() -> bool:
-            if self._lock is None or not _is_at(self._lock, path):  # rank 0 has removed it
+            if self._lock is None or not is_at(self._lock, path):  # rank 0 has removed it
                 self._lock = None
                 self._lock = self._locked(path)
                 self._write(self._lock, said)
@@ -264,14 +249,12 @@ class PlanFolder:
         """Open a file that this process keeps locked until the file is closed."""
         with output_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            name = os.path.realpath(path)
-            lock = _LOCKS.get(name) or open(name, "ab")  # noqa: SIM115  (open as long as the run)
-        if name not in _LOCKS and not _marked_soon(lock.fileno()):
+            lock = hold(path)
+        if lock is None:
             raise InputError(
                 f"{self.path}: another run plans in this folder now; name another folder, or wait "
                 "until that run has ended"
             )
-        _LOCKS[name] = lock
         return lock
 
     def _write(self, lock: BinaryIO, text: str) -> None:
@@ -350,23 +333,6 @@ def _answer(paths: list[tuple[Path, Path]], start: str, alive: Callable[[], obje
                     paths.remove((lock, answer))
         time.sleep(pause)
         pause = min(2 * pause, _ANSWERS)
-
-
-def _is_at(stream: BinaryIO, path: Path) -> bool:
-    """Return whether an open file is the one at a path."""
-    with suppress(FileNotFoundError):
-        return os.path.samestat(os.fstat(stream.fileno()), path.stat())
-    return False
-
-
-def _marked_soon(descriptor: int) -> bool:
-    """Return whether a file could be marked. Other processes lock it for moments when they look at
-    it."""
-    for _ in range(_TRIES):
-        if mark_alive(descriptor):
-            return True
-        time.sleep(_PAUSES[0])
-    return False
 
 
 def _text(path: Path) -> str:

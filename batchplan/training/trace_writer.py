@@ -6,6 +6,7 @@ from typing import Any, BinaryIO
 
 from batchplan.errors import InputError
 from batchplan.files.atomic import output_errors
+from batchplan.files.locks import hold
 from batchplan.files.remote import no_url
 from batchplan.options import ROW_COLUMN
 from batchplan.training.arguments import checked
@@ -24,13 +25,23 @@ class TraceWriter:
         self._stream: BinaryIO | None = None
 
     def start(self) -> None:
-        """Open the trace of this process, and write that the run has started."""
+        """Open the trace of this process, and write that the run has started.
+
+        Raises:
+            InputError: another process records into it, so that its steps would replace these.
+            OutputError: it cannot be written.
+        """
         rank, world_size = process_place()
         path = self.folder / f"trace.{rank}.jsonl"
         with output_errors(path):
             self.folder.mkdir(parents=True, exist_ok=True)
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
-            stream = self._stream = os.fdopen(os.open(path, flags, 0o666), "ab+")
+            stream = self._stream = hold(path)
+        if stream is None:
+            raise InputError(
+                f"{path}: another process records as rank {rank} of {world_size} into it now; name "
+                "a new folder for every run, or start all processes of a run with torchrun"
+            )
+        with output_errors(path):
             if size := stream.seek(0, os.SEEK_END):
                 stream.seek(size - 1)
                 if stream.read(1) != b"\n":  # the writer of the last line was killed
@@ -67,7 +78,7 @@ class TraceWriter:
         self._write({"epoch": epoch, "end": steps})
 
     def _write(self, document: dict[str, Any]) -> None:
-        if self._stream is None:
+        if self._stream is None or self._stream.closed:  # closed in a forked process
             self.start()
         stream = self._stream
         assert stream is not None  # `start` opened it
