@@ -11,8 +11,7 @@ from batchplan.consumption.epochs import Epoch
 from batchplan.data import Embeddings
 from batchplan.data.answer_options import ANSWER_OPTIONS, AnswerOptions
 from batchplan.data.answers import Answers, answers_of
-from batchplan.data.ids import check_digest, whole
-from batchplan.data.table_files import check_count, ids_in, opened
+from batchplan.data.table_files import check_count, check_planned, opened
 from batchplan.errors import InputError
 from batchplan.files.remote import no_url
 from batchplan.plans.plan import Plan
@@ -116,8 +115,7 @@ def _read(
     table = Path(options.label_table)
     with opened(table) as file:
         check_count(file.num_rows, num_rows, str(table))
-    if digest and id_column != "" and (own := ids_in(table, id_column)) is not None:
-        check_digest(digest, whole(own))
+    check_planned(table, digest, id_column)
     return answers_of(Embeddings.alike(num_rows), options, equal=False)
 
 

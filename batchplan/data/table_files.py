@@ -13,7 +13,7 @@ from batchplan.data.candidates import Data
 from batchplan.data.columns import DEFAULT_ID, choose_ids, read_type
 from batchplan.data.formats import format_of, has_columns, parquet
 from batchplan.data.formats.tables import TableFile, TableFiles, TableFormat
-from batchplan.data.ids import Ids, check_same
+from batchplan.data.ids import Ids, check_digest, check_same, whole
 from batchplan.errors import InputError
 from batchplan.files.remote import ShardPath, located
 
@@ -138,6 +138,20 @@ def ids_in(table: ShardPath, wanted: str | None) -> Ids | None:
     files = TableFiles.of([table], chosen, table_format(table))
     name = files.alike()
     return None if name is None else Ids(files.ids(name), str(table))
+
+
+def check_planned(table: ShardPath, digest: str | None, wanted: str | None) -> None:
+    """Refuse a table of the rows of a plan that has other ids than were planned.
+
+    Args:
+        digest: of the planned ids; None if they are not known.
+        wanted: the column of ids, as of `ids_in`; "" compares none.
+
+    Raises:
+        InputError: as `check_digest`, `whole` and `ids_in`.
+    """
+    if digest and wanted != "" and (own := ids_in(table, wanted)) is not None:
+        check_digest(digest, whole(own))
 
 
 def check_types_with(embeddings: Data, others: Sequence[ShardPath]) -> None:

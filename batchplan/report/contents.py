@@ -8,9 +8,11 @@ import numpy as np
 
 from batchplan.data import Embeddings
 from batchplan.data.answers import answers_of
+from batchplan.data.table_files import check_planned
 from batchplan.data.texts import likely_columns, load_texts
 from batchplan.errors import InputError
 from batchplan.expectation import forecast
+from batchplan.files.remote import located
 from batchplan.options import LIMITS
 from batchplan.plans import Plan
 from batchplan.quality import Evaluation, EvaluationOptions, RowFacts, evaluate_plans
@@ -114,7 +116,7 @@ def gather(
     asked: Sequence[int] = (),
 ) -> ReportContents:
     """Measure what a report shows; see `write_report` for the arguments."""
-    _check_plans(plans, embeddings)
+    _check_plans(plans, embeddings, text_table)
     first = next(iter(plans.values()))
     evaluations = evaluate_plans(list(plans.values()), embeddings, facts, options, runtime)
     pairs = unguarded_pairs(embeddings, options.similarity, options.temperature, runtime)
@@ -189,7 +191,7 @@ def batch_losses(pairs: Pairs, rows: Int64Array, offsets: Int64Array) -> Float64
     return np.add.reduceat(entries, offsets[:-1]) / np.diff(offsets)
 
 
-def _check_plans(plans: Mapping[str, Plan], embeddings: Embeddings) -> None:
+def _check_plans(plans: Mapping[str, Plan], embeddings: Embeddings, text_table: str | None) -> None:
     if not 1 <= len(plans) <= len(PLANS):
         raise InputError(
             f"report: got {len(plans)} plans, expected 1 to {len(PLANS)}, as many as colours "
@@ -198,6 +200,9 @@ def _check_plans(plans: Mapping[str, Plan], embeddings: Embeddings) -> None:
     for plan in plans.values():
         plan.metadata.require_order(embeddings.shard_order)
         plan.require_match(embeddings.num_rows, embeddings.fingerprint)
+        if text_table is not None and embeddings.ids is None:  # else these are compared
+            wanted = None if embeddings.origin is None else embeddings.origin.wanted.id
+            check_planned(located(text_table), plan.metadata.ids_digest, wanted)
     sizes = {name: plan.batch_size for name, plan in plans.items()}
     if len({*sizes.values()}) > 1:
         listed = ", ".join(f"{name} {size}" for name, size in sizes.items())

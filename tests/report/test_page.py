@@ -3,6 +3,7 @@
 import base64
 import re
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import matplotlib
@@ -13,6 +14,7 @@ import pytest
 from PIL import Image
 
 from batchplan.data import load_embeddings
+from batchplan.data.ids import ids_digest
 from batchplan.data.texts import likely_columns, load_texts
 from batchplan.errors import InputError
 from batchplan.expectation import forecast
@@ -235,6 +237,25 @@ def test_texts_are_shown_as_they_are_but_clean(embeddings, plans, tmp_path):
                 plans, embeddings, tmp_path / "two.html", random_trials=2, device="cpu",
                 texts=columns, text_table=str(table),
             )  # fmt: skip
+
+
+def test_texts_of_other_rows_than_were_planned_are_refused(embeddings, plans, tmp_path):
+    """Also if the data has no ids; the page would show the texts of other rows."""
+    table, rows = tmp_path / "texts.parquet", np.arange(ROWS)
+    metadata = replace(plans["random.npy"].metadata, ids_digest=ids_digest(pa.array(rows)))
+    planned = replace(plans["random.npy"], metadata=metadata)
+
+    def report_with(order):
+        texts = [f"question {row}" for row in order]
+        pq.write_table(pa.table({"id": order, "question": texts}), table)
+        return write_report(
+            {"one": planned}, embeddings, tmp_path / "one.html", random_trials=2, device="cpu",
+            text_table=str(table),
+        )  # fmt: skip
+
+    with pytest.raises(InputError, match=r"texts.parquet: got other ids than were planned"):
+        report_with(rows[::-1])
+    assert report_with(rows).columns == ["question"]
 
 
 TEXTS = {
