@@ -69,7 +69,8 @@ GENERAL = (
     Cause("ended early", rules.stopped, "The trace ends before the plan.",
           "let the epoch end; --partial accepts a run that goes on"),
     Cause("another order", rules.reordered, "Batches are intact, but missing or in other places.",
-          "shuffle no batches, and join several data sets into one plan"),
+          "shuffle no batches, read materialized data with the number of workers that they were "
+          "written for, and join several data sets into one plan"),
     Cause("shuffled", rules.shuffled, "Rows were shuffled into other batches.",
           "pass the plan as batch_sampler, shuffle nothing; Lightning: use_distributed_sampler="
           "False"),
