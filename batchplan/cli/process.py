@@ -12,12 +12,13 @@ from collections.abc import Callable
 import typer
 
 from batchplan.cli.output import show_warning
-from batchplan.cli.statuses import STATUSES, errors_reported, flush_output
+from batchplan.cli.statuses import STATUSES, errors_reported, flush_output, is_interrupt
 from batchplan.errors import ResourceError
 
 # New objects before a run of the garbage collector. Libraries make hundreds of thousands while they
 # load, and none of these are garbage.
 _COLLECTED_AFTER = 100_000
+_AGAIN = 1.0  # seconds after an interrupt until it is seen whether it was dropped
 _on_abort: object = None  # kept, since C calls it
 
 STARTED = time.perf_counter()  # when this process began to load its command
@@ -69,6 +70,21 @@ def _end_on_signals() -> None:
 
     A signal that is ignored, as by nohup, stays ignored.
     """
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, signal.default_int_handler)
+            signal.signal(number, _interrupt)
+
+
+def _interrupt(number: int, _frame: object) -> None:
+    """Raise KeyboardInterrupt; again each second until it ends this process, since libraries drop
+    some while they load. Not while its cleaning up lasts."""
+
+    def again(*_: object) -> None:
+        if is_interrupt(sys.exception()):
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN)
+        else:
+            signal.raise_signal(number)  # not an exception, as signals may be deferred
+
+    signal.signal(signal.SIGALRM, again)
+    signal.setitimer(signal.ITIMER_REAL, _AGAIN)
+    raise KeyboardInterrupt

@@ -69,10 +69,17 @@ def flush_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def is_interrupt(error: BaseException | None) -> bool:
+    """Return whether an error is a KeyboardInterrupt, which a library may have wrapped."""
+    return error is not None and KeyboardInterrupt in (
+        type(error), type(error.__cause__ or error.__context__),
+    )  # fmt: skip
+
+
 def _ending(error: BaseException) -> tuple[int, str] | None:
     """Return the exit status and the message of an error; None for an error that passes."""
-    if KeyboardInterrupt in (type(error), type(error.__cause__ or error.__context__)):
-        return _INTERRUPTED, "interrupted"  # a library may have wrapped it
+    if is_interrupt(error):
+        return _INTERRUPTED, "interrupted"
     if isinstance(error, BatchplanError):
         return status_of(error), f"error: {error}"
     if (

@@ -40,6 +40,27 @@ def test_control_c_while_a_module_loads(module, npy, snapshot):
     assert snapshot() == before
 
 
+# A library drops an interrupt while it loads, as transformers does at times, and loads for long.
+DROP = PRESS.replace(
+    "os.kill(os.getpid(), signal.SIGINT)",
+    """
+            import time
+            try:
+                os.kill(os.getpid(), signal.{number})
+            except KeyboardInterrupt:
+                print("dropped", flush=True)
+            time.sleep(60)""",
+)
+
+
+@pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
+def test_a_signal_that_a_library_drops(number, npy, snapshot):
+    before, script = snapshot(), DROP.format(module="batchplan.planners", number=number)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "dropped\n", "interrupted\n")
+    assert snapshot() == before
+
+
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
 def test_children_end_with_a_parent_that_is_killed(folder):
     np.save("x.npy", np.random.default_rng(0).standard_normal((2000, 16), np.float32))
