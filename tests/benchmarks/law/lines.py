@@ -26,6 +26,7 @@ class Line:
         shared: further documents per row, from the second epoch on, which are negatives of all
             anchors of the batch: as B3++ draws them if there is a planner, or random ones.
         sampler: what makes batches without a planner.
+        dimensions: of the vectors that plans are made from, the first ones; None for all.
         crossing: whether plans know which answers of an anchor are documents of other rows; else
             only rows with an equal text are in different batches.
     """
@@ -35,6 +36,7 @@ class Line:
     plan: dict[str, Any] = field(default_factory=dict)
     loss: dict[str, Any] = field(default_factory=dict)
     sampler: Literal["shuffled", "NO_DUPLICATES", "NoKnownAnswers"] = "shuffled"
+    dimensions: int | None = None
     crossing: bool = True
     joined: int | None = None
     shared: int = 0
@@ -73,6 +75,10 @@ LINES = {
     "refine-0": Line("planned without swaps", "partition", {"refine": 0}, base="planned"),
     "refine-4": Line("planned with four passes of swaps", "partition", {"refine": 4},
                      base="planned"),
+    "every-2": Line("planned, two epochs share a plan", "partition",
+                    {"every": 2, "random_epochs": 2}, base="planned"),
+    "dimensions-32": Line("planned from 32 of 128 dimensions", "partition", dimensions=32,
+                          base="planned"),
     **{f"penalty-{nats}": Line(f"planned with a penalty of {nats} nats", "partition",
                                {"guard_penalty": nats}, base="planned")
        for nats in (0.01, 0.03, 0.06)},
@@ -83,5 +89,5 @@ CHOICES = [
     if line.planner
     and line.crossing
     and line.base == "shuffled"
-    and not (line.loss or line.joined or line.shared)
+    and not (line.loss or line.joined or line.shared or line.dimensions)
 ]

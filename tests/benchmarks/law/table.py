@@ -173,18 +173,20 @@ def law(grid: Grid, batch_size: int) -> str:
 
 
 def others(grid: Grid) -> str:
-    """What each line of no other table gains over the one without a plan on each data set, in
-    `OTHERS` and in larger batches, and the range of its processor time over that line's."""
-    head = ["Batches", "B", "over", *DATA, "Time"]
+    """What each line of no other table gains over its base on each data set, in `OTHERS`, in larger
+    batches and for more epochs, and the range of its processor time over that line's."""
+    head = ["Batches", "B", "Epochs", "over", *DATA, "Time"]
     lines = [head, ["---"] * len(head)]
-    for (name, line), size in product(LINES.items(), grid.values("batch_size", **USUAL)):
-        every = [{"data": data, **OTHERS, "batch_size": size, **USUAL} for data in DATA]
+    settings = [grid.values(name) for name in ("batch_size", "epochs")]
+    for (name, line), size, epochs in product(LINES.items(), *settings):
+        setting = {**OTHERS, "batch_size": size, **USUAL, "epochs": epochs}
+        every = [{"data": data, **setting} for data in DATA]
         cells = [told(grid.gain(place, name, line.base)) for place in every]
         if name not in (*IN_ALL, *CHOICES) and any(cells):
             base = LINES[line.base].text
             # options of plans ran on other days, beside other work, than the default
             time = "" if line.base == "planned" else _span(grid, every, name)
-            lines.append([line.text, f"{size:,}", base, *cells, time])
+            lines.append([line.text, f"{size:,}", f"{epochs:g}", base, *cells, time])
     return joined(lines)
 
 

@@ -320,12 +320,13 @@ class Planned:
             options |= ids.options
 
         def embed(rows: Ints) -> tuple[Floats, Floats]:
-            return model.embed(data, pairs.anchors[rows]), model.embed(data, pairs.positives[rows])
+            return self._cut(*(model.embed(data, texts[rows]) for texts in codes))
 
         def predict(*known: Any) -> Any:
             sides = [_lists(data, side) for side in codes]
             return TokenTable(sides, model.vectors).predict(*known)
 
+        self._dimensions = line.dimensions
         self._records = options["embeddings"] == "training"
         own = min(line.joined or batch_size, batch_size)
         self._together = batch_size // own
@@ -351,7 +352,11 @@ class Planned:
     def record(self, rows: Ints, x: Floats, y: Floats) -> None:
         """Keep the vectors of a step for the next plan."""
         if self._records:
-            self._plans.record(rows, x, y)
+            self._plans.record(rows, *self._cut(x, y))
+
+    def _cut(self, x: Floats, y: Floats) -> tuple[Floats, Floats]:
+        """The dimensions that plans are made from."""
+        return x[:, : self._dimensions], y[:, : self._dimensions]
 
     def end(self) -> None:
         """Give the vectors up."""
