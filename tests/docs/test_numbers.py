@@ -225,6 +225,13 @@ def test_the_page_of_the_law_states_its_runs():
     told = re.search(rf"with a plan take ({NUMBER}) to ({NUMBER}) times the processor time", LAW)
     times = law.times(grid)
     assert numbers(" ".join(told.groups())) == [round(min(times), 1), round(max(times), 1)]
+    for line, epochs in (("dimensions-32", 2.0), ("every-2", 4.0)):
+        every = [{"data": data, **law.OTHERS, **law.USUAL, "epochs": epochs} for data in law.DATA]
+        gains = [grid.gain(place, line, "planned") for place in every]
+        times = [grid.time(place, line, "planned") for place in every]
+        lost = " and ".join(f"{-mean:.1f} ± {half:.1f}" for mean, half, _ in gains[:2])
+        taken = f"{min(times):.2f} to {max(times):.2f} of the time"
+        assert re.search(rf"{re.escape(taken)}[^.]*, and ends? {re.escape(lost)} points lower", LAW)
 
 
 def test_the_page_of_guards_states_what_known_answers_cost():
