@@ -6,6 +6,7 @@ processes with the variables that torchrun sets; they meet over gloo where a loa
 
 from __future__ import annotations
 
+import fcntl
 import json
 import multiprocessing
 import os
@@ -141,6 +142,15 @@ def resumed(make, workers, steps):
 # MDS
 
 
+@pytest.fixture
+def alone(tmp_path_factory):
+    """No other test here opens MDS: its datasets look for a free name in the machine's shared
+    memory, and take it later."""
+    with (tmp_path_factory.getbasetemp().parent / "mds.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def mosaic():
     """The package, without its examples of vision and text, which need torchvision."""
     for name in ("vision", "text", "multimodal"):
@@ -150,9 +160,19 @@ def mosaic():
     return streaming
 
 
+def meet(rank, world_size):
+    """As a training does before it makes datasets. Without, each dataset makes a group of its own,
+    and the first rank that is done with it resets the connections of the others."""
+    from torch import distributed
+
+    if world_size > 1:
+        distributed.init_process_group("gloo", rank=rank, world_size=world_size)
+
+
 def mds_batches(rank, world_size, folders):
     from torch.utils.data import DataLoader
 
+    meet(rank, world_size)
     datasets = [
         mosaic().StreamingDataset(
             local=folder, batch_size=BATCH, shuffle=False, num_canonical_nodes=1
@@ -166,7 +186,7 @@ def mds_batches(rank, world_size, folders):
 
 
 @devices
-def test_mds(world_size, written):
+def test_mds(world_size, written, alone):
     plan = plan_of(world_size, "keep" if world_size == 1 else "drop")
     folders = {
         workers: written(plan, str(workers), format="mds", layout="strided") for workers in (0, 2)
@@ -178,6 +198,8 @@ def test_mds(world_size, written):
 
 
 def mds_resumed(rank, world_size, folders, steps):
+    meet(rank, world_size)
+
     def make(workers):
         streaming = mosaic()
         dataset = streaming.StreamingDataset(
@@ -189,7 +211,7 @@ def mds_resumed(rank, world_size, folders, steps):
 
 
 @pytest.mark.parametrize("world_size", [1, 2])
-def test_mds_goes_on_in_its_epoch(world_size, written):
+def test_mds_goes_on_in_its_epoch(world_size, written, alone):
     plan = plan_of(world_size, "keep" if world_size == 1 else "drop")
     folders = {
         workers: written(plan, str(workers), format="mds", layout="strided") for workers in (0, 2)
@@ -199,7 +221,7 @@ def test_mds_goes_on_in_its_epoch(world_size, written):
     assert seen == [[own, own] for own in expected]
 
 
-def test_mds_holds_every_column(written, data):
+def test_mds_holds_every_column(written, data, alone):
     plan = plan_of()
     folder = written(plan, format="mds")
     table = pq.read_table(data)
@@ -464,7 +486,7 @@ def test_distributed_sampler(world_size, written):
         assert rows_of(DataLoader(dataset, batch_size=BATCH, sampler=sampler)) == own
 
 
-def test_the_page(tmp_path, monkeypatch):
+def test_the_page(tmp_path, monkeypatch, alone):
     """Each program of docs/materialize.md yields the batches of the plan."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(ROOT / "sample_data", "sample_data")
