@@ -192,6 +192,7 @@ def test_the_page_of_the_law_states_its_runs():
     assert f"\n\n{trainings.table(found)}\n\n" in LAW
     assert f"\n\n{trainings.kinds(found)}\n\n" in LAW
     assert f"\n\n{trainings.largest(grid, table.runs())}\n\n" in TRAINING
+    assert f"\n\n{trainings.base_size(table.runs())}\n\n" in LAW
     told = re.search(
         rf"misses the gain by ({NUMBER}) points on average, where the mean of all other data sets "
         rf"misses it by ({NUMBER}); (\d+)% of the gains",
