@@ -160,19 +160,19 @@ def mosaic():
     return streaming
 
 
-def meet(rank, world_size):
+def meet(world_size):
     """As a training does before it makes datasets. Without, each dataset makes a group of its own,
     and the first rank that is done with it resets the connections of the others."""
     from torch import distributed
 
     if world_size > 1:
-        distributed.init_process_group("gloo", rank=rank, world_size=world_size)
+        distributed.init_process_group("gloo")
 
 
 def mds_batches(rank, world_size, folders):
     from torch.utils.data import DataLoader
 
-    meet(rank, world_size)
+    meet(world_size)
     datasets = [
         mosaic().StreamingDataset(
             local=folder, batch_size=BATCH, shuffle=False, num_canonical_nodes=1
@@ -198,7 +198,7 @@ def test_mds(world_size, written, alone):
 
 
 def mds_resumed(rank, world_size, folders, steps):
-    meet(rank, world_size)
+    meet(world_size)
 
     def make(workers):
         streaming = mosaic()
