@@ -2,8 +2,8 @@
 
 To load torch takes two seconds of a processor, for each of the commands of a shell script. Here the
 scripts find a `batchplan` and a `python` that have a copy of a loaded process do their work, with
-their arguments, environment, folder and streams. Signals do not reach the copy, and nothing of the
-start is tested. All workers of pytest-xdist share the process.
+their arguments, environment, folder and streams. Signals reach a copy only by its own number, and
+nothing of the start is tested. All workers of pytest-xdist share the process.
 """
 
 from __future__ import annotations
@@ -125,6 +125,9 @@ def _program(name: str, *arguments: str) -> Callable[[], object]:
 
         sys.argv[:] = ["batchplan", *arguments[2 * (name == "python") :]]
         return main
+    if arguments[0] == "-c":
+        sys.argv[:] = "-c", *arguments[2:]
+        return lambda: exec(arguments[1], {"__name__": "__main__"})
     sys.argv[:] = arguments
     sys.path.insert(0, os.path.dirname(os.path.abspath(arguments[0])))
     return lambda: runpy.run_path(arguments[0], run_name="__main__")

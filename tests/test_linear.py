@@ -20,15 +20,15 @@ from batchplan.runtime import parse_memory
 from batchplan.text import check_urls, clean, keyed_url, meant, one_line
 
 PACKAGE = Path(batchplan.__file__).parent
-MEGABYTE, SHORT = 1 << 20, 1 << 14
+LONG, SHORT = 1 << 18, 1 << 14
 # Letters, digits, what URLs, numbers, markup and commands of CI runners are made of, spaces, and
 # characters that no terminal shows; then longer pieces that nearly match.
 PIECES = [
     *"Z0+.-:/@?&=#_ \n\"'\\[", "\0", "\x1b[31m", "\u0301", "\udcff", "ab:/", "gs://a", "##vso[",
     " at 0x", "index 1", "negative_", "all lists to be of size=1", "trace.1",
 ]  # fmt: skip
-# A quadratic scan takes 0.5 s and more for `SHORT` and hours for `MEGABYTE`, others 2 and 100 ms.
-PATIENCE = {SHORT: 0.2, MEGABYTE: 5.0}
+# A quadratic scan takes 0.5 s and more for `SHORT` and minutes for `LONG`, others 2 and 30 ms.
+PATIENCE = {SHORT: 0.2, LONG: 2.0}
 USED = "match", "fullmatch", "search", "findall", "finditer", "split", "sub"
 
 
@@ -54,7 +54,7 @@ def uses():
 def texts(pairs):
     """Repeated pieces, and pairs of pieces that are repeated or follow one another."""
     for piece in PIECES:
-        yield piece * (MEGABYTE // len(piece)), PATIENCE[MEGABYTE]
+        yield piece * (LONG // len(piece)), PATIENCE[LONG]
     for a, b in product(PIECES, repeat=2) if pairs else ():
         half = SHORT // 2
         yield (a + b) * (SHORT // len(a + b)), PATIENCE[SHORT]

@@ -6,7 +6,6 @@ import os
 import pickle
 import signal
 import subprocess
-import sys
 import threading
 import time
 import warnings
@@ -376,7 +375,7 @@ from batchplan.training import EpochPlans
 rank = int(sys.argv[2])
 
 def embed(rows):
-    print("embedding", flush=True)
+    print(os.getpid(), flush=True)
     if rank == int(sys.argv[3]):
         print(os.fork() or time.sleep(600), flush=True)
         time.sleep(60)
@@ -388,41 +387,43 @@ EpochPlans(sys.argv[1], "random", guard=True, embed=embed, **options).for_epoch(
 
 
 @pytest.fixture
-def planning(tmp_path):
-    """A process of rank 0 that embeds for its first plan."""
-    words = [sys.executable, "-c", PLANS, tmp_path / "plans", "0", "0"]
+def kill_planning(tmp_path, programs):
+    """Ends a process of rank 0 that embeds for its first plan."""
+    words = [programs / "python", "-c", PLANS, tmp_path / "plans", "0", "0"]
     with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
-        assert process.stdout.readline() == b"embedding\n"
-        worker = int(process.stdout.readline())
-        yield process
-        process.kill()
-        os.kill(worker, signal.SIGKILL)
+        numbers = [int(process.stdout.readline()) for _ in range(2)]  # and a worker, which lives on
+
+        def kill():
+            os.kill(numbers.pop(0), signal.SIGKILL)
+            process.wait()
+
+        yield kill
+        for number in numbers:
+            os.kill(number, signal.SIGKILL)
 
 
-def test_a_second_run_at_the_same_time_is_refused(tmp_path, planning):
+def test_a_second_run_at_the_same_time_is_refused(tmp_path, kill_planning):
     model = Model()
     with pytest.raises(InputError, match="another run plans in this folder now"):
         make(tmp_path, model, world_size=2).for_epoch(0)
     assert model.calls == 0
     assert [path.name for path in (tmp_path / "plans").iterdir()] == ["run.json"]  # no error of it
-    planning.kill()
-    planning.wait()
+    kill_planning()
     make(tmp_path, model).for_epoch(0)  # and it left nothing that is in the way
 
 
 @pytest.mark.parametrize("killed", [0, 1])
-def test_the_others_notice_that_one_was_killed(tmp_path, killed):
+def test_the_others_notice_that_one_was_killed(tmp_path, programs, killed):
     """They would wait for six hours."""
-    words = [sys.executable, "-c", PLANS, tmp_path / "plans"]
+    words = [programs / "python", "-c", PLANS, tmp_path / "plans"]
     both = [
         subprocess.Popen([*words, str(rank), str(killed)], stdout=subprocess.PIPE,
                          stderr=subprocess.PIPE)
         for rank in (0, 1)
     ]  # fmt: skip
-    for process in both:
-        assert process.stdout.readline() == b"embedding\n"
+    ranks = [int(process.stdout.readline()) for process in both]
     worker = int(both[killed].stdout.readline())  # of a loader, which lives on
-    both[killed].kill()
+    os.kill(ranks[killed], signal.SIGKILL)
     _, says = both[1 - killed].communicate(timeout=120)
     os.kill(worker, signal.SIGKILL)
     assert f"the process of rank {killed} has ended before it did its part".encode() in says
@@ -430,7 +431,7 @@ def test_the_others_notice_that_one_was_killed(tmp_path, killed):
 
 
 WITHOUT_LOCKS = """
-import errno, fcntl, sys, time
+import errno, fcntl, os, sys, time
 import numpy as np
 
 def flock(*_):
@@ -450,25 +451,24 @@ if epoch == 0:  # killed while the next epoch is planned
     rows = np.arange(25 * rank, 25 * rank + 25)
     plans.record(rows, embed(rows))
     plans._vectors.handed_over(1)()
-    print("recorded", flush=True)
+    print(os.getpid(), flush=True)
     time.sleep(60)
 """
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_a_restart_of_all_processes_on_a_file_system_without_locks(tmp_path, first):
+def test_a_restart_of_all_processes_on_a_file_system_without_locks(tmp_path, programs, first):
     """The files of those that were killed are not taken for those of the living, and these are not
     removed."""
 
     def start(rank, epoch):
-        words = [sys.executable, "-c", WITHOUT_LOCKS, tmp_path / "plans", str(rank), str(epoch)]
-        return subprocess.Popen(words, stdout=subprocess.PIPE)
+        words = [programs / "python", "-c", WITHOUT_LOCKS, tmp_path / "plans"]
+        return subprocess.Popen([*words, str(rank), str(epoch)], stdout=subprocess.PIPE)
 
     killed = [start(rank, 0) for rank in (0, 1)]
     for process in killed:
-        while process.stdout.readline() != b"recorded\n":
-            assert process.poll() is None
-        process.kill()
+        *_, number = (process.stdout.readline() for _ in range(3))
+        os.kill(int(number), signal.SIGKILL)
         process.communicate()
     assert len([*(tmp_path / "plans").glob("part-*0001-steps-*.npy")]) == 2
     early = start(first, 1)
@@ -551,11 +551,11 @@ plans.end()
 
 
 @pytest.mark.parametrize("embeddings", ["fresh", "training"])
-def test_a_killed_run_goes_on_with_the_rows_of_an_unkilled_one(tmp_path, embeddings):
+def test_a_killed_run_goes_on_with_the_rows_of_an_unkilled_one(tmp_path, programs, embeddings):
     """Killed within an epoch, at its end, and again; what the killed one left is not in the way."""
 
     def trained(name, last=0):
-        words = [sys.executable, "-c", LOOP, tmp_path / name, tmp_path / f"{name}.json"]
+        words = [programs / "python", "-c", LOOP, tmp_path / name, tmp_path / f"{name}.json"]
         done = subprocess.run([*words, str(last), embeddings], stdout=subprocess.PIPE)
         assert done.returncode == (-9 if last else 0)
         return [json.loads(line) for line in done.stdout.splitlines()]

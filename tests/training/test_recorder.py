@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from collections import UserDict
 
 import numpy as np
@@ -225,14 +224,14 @@ list(Recorder(sys.argv[1]).wrap([{"batchplan_row": [1]}]))
 """
 
 
-def test_a_second_process_with_the_same_rank_is_refused(tmp_path):
+def test_a_second_process_with_the_same_rank_is_refused(tmp_path, programs):
     """Each would go back to the steps of the other, and one of two would look exact."""
     plan = plan_of()
     batches = iter(
         Recorder(tmp_path).wrap(DataLoader(Numbers(), batch_sampler=PlanBatchSampler(plan)))
     )
     next(batches)
-    second = [sys.executable, "-c", SECOND, str(tmp_path)]
+    second = [programs / "python", "-c", SECOND, str(tmp_path)]
     refused = subprocess.run(second, capture_output=True, text=True)
     assert "another process records as rank 0 of 1 into it now" in refused.stderr
     assert len(list(batches)) == 11
@@ -241,7 +240,7 @@ def test_a_second_process_with_the_same_rank_is_refused(tmp_path):
     assert subprocess.run(second).returncode == 0
 
 
-def test_a_forked_worker_that_outlives_its_process_keeps_no_trace(tmp_path):
+def test_a_forked_worker_that_outlives_its_process_keeps_no_trace(tmp_path, programs):
     recorder = Recorder(tmp_path)
     list(recorder.wrap([{"batchplan_row": [1]}]))
     ended, end = os.pipe()
@@ -249,7 +248,7 @@ def test_a_forked_worker_that_outlives_its_process_keeps_no_trace(tmp_path):
         os.read(ended, 1)
         os._exit(0)
     del recorder
-    assert subprocess.run([sys.executable, "-c", SECOND, str(tmp_path)]).returncode == 0
+    assert subprocess.run([programs / "python", "-c", SECOND, str(tmp_path)]).returncode == 0
     os.write(end, b".")
     os.waitpid(worker, 0)
 
