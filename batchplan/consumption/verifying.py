@@ -198,11 +198,18 @@ def _known(
 ) -> "tuple[KnownAnswers | None, str]":
     """Return the known answers that met, and why they were not counted."""
     named = [epoch.dealt.plan.metadata.options.get for epoch in epochs]
-    if not all(get("anchor_id") or get("positive_id") for get in named):
+    have = [bool(get("anchor_id") or get("positive_id")) for get in named]
+    if not any(have) and not any(moved.values()):
         return None, ""
     from batchplan.consumption.known import known_answers  # plans without ids need no torch
 
     try:
+        if not all(have):
+            number = epochs[have.index(False)].number
+            raise InputError(
+                f"the plan of epoch {number} names no ids; plan it with --anchor-id or "
+                "--positive-id, or leave out --label-table and --known"
+            )
         return known_answers(epochs, id_column, **moved), ""
     except BatchplanError as error:
         if any(moved.values()):

@@ -123,16 +123,17 @@ def check_rows(table: ShardPath, embeddings: Data) -> None:
         check_same(Ids(embeddings.ids, "the data"), own, warnings.warn)
 
 
-def ids_in(table: ShardPath, wanted: str | None) -> Ids | None:
-    """Return the ids of a table: of the column ``wanted``, or of ``id`` if it lacks that; None if
-    it has neither.
+def ids_in(table: ShardPath, wanted: str | None, *, strict: bool = False) -> Ids | None:
+    """Return the ids of a table: of the column ``wanted``, or of ``id`` if it is None, or if the
+    table lacks it and may; None without ids.
 
     Raises:
-        InputError: the table cannot be read, or the column has another type.
+        InputError: the table cannot be read, or the column has another type, or is missing if
+            ``strict``.
     """
 
     def chosen(file: TableFile, path: ShardPath) -> str | None:
-        named = wanted if wanted in file.schema.names else None
+        named = wanted if strict or wanted in file.schema.names else None
         return choose_ids(file.schema, named, str(path), required=True)
 
     files = TableFiles.of([table], chosen, table_format(table))
@@ -145,12 +146,17 @@ def check_planned(table: ShardPath, digest: str | None, wanted: str | None) -> N
 
     Args:
         digest: of the planned ids; None if they are not known.
-        wanted: the column of ids, as of `ids_in`; "" compares none.
+        wanted: the column of ids; None for ``id``, if there is one, "" compares none.
 
     Raises:
-        InputError: as `check_digest`, `whole` and `ids_in`.
+        InputError: there is no such column, or nothing to compare it with; or as `check_digest`,
+            `whole` and `ids_in`.
     """
-    if digest and wanted != "" and (own := ids_in(table, wanted)) is not None:
+    if wanted and not digest:
+        raise InputError(
+            f"id column: got {wanted!r}, but the plan has no row ids to compare with; leave it out"
+        )
+    if digest and wanted != "" and (own := ids_in(table, wanted, strict=True)) is not None:
         check_digest(digest, whole(own))
 
 

@@ -267,3 +267,46 @@ def test_joined_plans_of_other_columns(npy, done, refused):
         else:
             refused(*command, *moved, parts=["several --known (a.tsv, c.tsv)", "with --known"])
             assert "0 of 672 planned" in done(*command, *moved, "--known", "a.tsv").output
+
+
+def test_ids_that_no_plan_names(npy, done, refused):
+    """Files that cannot be used are refused, and plans of some epochs only are told of."""
+    ids = pa.table({"q": [row // 2 for row in range(48)], "d": range(48)})
+    pq.write_table(ids, "ids.parquet")
+    done("random", *npy, "-b", 8, "-q", "-o", "none.npy")
+    named = ["--anchor-id", "q", "--label-table", "ids.parquet"]
+    done("random", *npy, "-b", 8, *named, "-q", "-o", "named.npy")
+    Path("trace").mkdir()
+    lines = [{"start": {"rank": 0, "world_size": 1}}]
+    for epoch, path in enumerate(("none.npy", "named.npy")):
+        steps = enumerate(Plan.load(path).batches())
+        lines += [{"epoch": epoch, "step": s, "rows": rows.tolist()} for s, rows in steps]
+    Path("trace/trace.0.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    command = ["verify-consumption", "none.npy", "named.npy", "--trace", "trace"]
+    unnamed = "the plan of epoch 0 names no ids"
+    assert f"known answers  not counted: {unnamed}" in done(*command).output
+    refused(*command, "--label-table", "ids.parquet", parts=[unnamed])
+    trace([[rows.tolist() for rows in Plan.load("none.npy").batches()]], "first")
+    alone = ["verify-consumption", "none.npy", "--trace", "first"]
+    assert "known answers" not in done(*alone).output
+    for option in ("--label-table", "--known"):
+        refused(*alone, option, "ids.parquet", parts=[unnamed])
+
+
+def test_a_column_of_ids_that_is_not_there(parquet, done, refused):
+    """A named column must be compared."""
+    table = pq.read_table(parquet).append_column("q", pa.array([row // 2 for row in range(48)]))
+    pq.write_table(table, parquet)
+    pq.write_table(table.rename_columns(["key", *table.column_names[1:]]), "key.parquet")
+    done("random", parquet, "-b", 8, "--anchor-id", "q", "-q")
+    trace([batches()])
+    command = ["verify-consumption", "plan.npy", "--trace", "trace", "--label-table"]
+    for read in (parquet, "key.parquet"):
+        refused(*command, read, "--id-column", "kye", parts=[f"{read}: column 'kye': there is no"])
+    done("random", parquet, "-b", 8, "--anchor-id", "q", "--id-column", "", "-qf")
+    trace([batches()])
+    assert "known answers" in done(*command, "key.parquet").output
+    refused(
+        *command, "key.parquet", "--id-column", "key",
+        parts=["id column: got 'key', but the plan has no row ids"],
+    )  # fmt: skip
