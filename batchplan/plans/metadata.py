@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from batchplan.errors import InputError
 from batchplan.extras import DISTRIBUTION
@@ -14,6 +14,9 @@ from batchplan.options import ShardOrder, option
 from batchplan.plans.batching import Batching
 from batchplan.plans.facts import settle
 from batchplan.typing import Int64Array
+
+if TYPE_CHECKING:
+    from batchplan.data.candidates import Data
 
 FORMAT_VERSION = 1
 
@@ -104,6 +107,25 @@ class PlanMetadata(Batching):
                 f"{what}: made for data with fingerprint {self.fingerprint}, got {fingerprint}; "
                 "give the data it was made for, or plan again"
             )
+
+    def require_ids(self, data: "Data", table: str | None = None) -> None:
+        """Require the ids that were planned, unless the fingerprint tells that the rows are the
+        same; of a table of the rows, if the data have no ids.
+
+        Raises:
+            InputError: as `check_digest` and `check_planned`.
+        """
+        if self.ids_digest is None:
+            return
+        from batchplan.data.ids import Ids, check_digest  # data without ids need no Arrow
+        from batchplan.data.table_files import check_planned
+        from batchplan.files.remote import located
+
+        if data.ids is None and table is not None:
+            wanted = None if data.origin is None else data.origin.wanted.id
+            check_planned(located(table), self.ids_digest, wanted)
+        elif data.ids is not None and self.fingerprint != data.fingerprint:
+            check_digest(self.ids_digest, Ids(data.ids, "the data"))
 
     def require_order(self, order: ShardOrder | None) -> None:
         """Require that files are in the order of those that were planned; None if it makes no

@@ -61,6 +61,7 @@ def evaluate_candidates(
     """
     n, others = candidates.num_rows, candidates.indices
     plan.require_match(n, None)
+    plan.metadata.require_ids(candidates)
     settings, _ = with_limit([plan], EvaluationOptions(**options))
     batch_of = np.full(n, -1)
     batch_of[plan.rows] = np.repeat(np.arange(plan.num_batches), np.diff(plan.batch_offsets))

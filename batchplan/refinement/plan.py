@@ -62,6 +62,7 @@ def refine_plan(plan: Plan, embeddings: Data, options: RefineOptions, runtime: R
     plan.metadata.require_order(embeddings.shard_order)
     _require_columns(plan, options)
     before = plan.metadata
+    before.require_ids(embeddings, options.label_table)
     ids_digest = before.ids_digest
     if embeddings.ids is not None:
         from batchplan.data.ids import Ids, check_digest  # data without ids need no Arrow

@@ -8,11 +8,9 @@ import numpy as np
 
 from batchplan.data import Embeddings
 from batchplan.data.answers import answers_of
-from batchplan.data.table_files import check_planned
 from batchplan.data.texts import likely_columns, load_texts
 from batchplan.errors import InputError
 from batchplan.expectation import forecast
-from batchplan.files.remote import located
 from batchplan.options import LIMITS
 from batchplan.plans import Plan
 from batchplan.quality import Evaluation, EvaluationOptions, RowFacts, evaluate_plans
@@ -200,9 +198,7 @@ def _check_plans(plans: Mapping[str, Plan], embeddings: Embeddings, text_table: 
     for plan in plans.values():
         plan.metadata.require_order(embeddings.shard_order)
         plan.require_match(embeddings.num_rows, embeddings.fingerprint)
-        if text_table is not None and embeddings.ids is None:  # else these are compared
-            wanted = None if embeddings.origin is None else embeddings.origin.wanted.id
-            check_planned(located(text_table), plan.metadata.ids_digest, wanted)
+        plan.metadata.require_ids(embeddings, text_table)
     sizes = {name: plan.batch_size for name, plan in plans.items()}
     if len({*sizes.values()}) > 1:
         listed = ", ".join(f"{name} {size}" for name, size in sizes.items())

@@ -51,6 +51,13 @@ def test_plan_refine_and_evaluate(lists, done):
     assert "dim" not in document
 
 
+def test_lists_in_another_order(lists, done, refused):
+    done("random", *lists, "-b", 8)
+    pq.write_table(pq.read_table("mined.parquet")[::-1], "other.parquet")
+    wrong = "the data: got other ids than were planned, or these in another order"
+    refused("evaluate", "plan.npy", "--candidates", "other.parquet", parts=[wrong])
+
+
 def test_refusals(lists, npy, refused, run, folder):
     assert "given with embeddings" in refused("partition", *npy, *lists, "-b", 8, code=2)
     assert "no such file" in refused("partition", "--candidates", "no.parquet", "-b", 8)

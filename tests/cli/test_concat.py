@@ -46,7 +46,7 @@ def test_ids_of_the_parts_are_kept(done, refused):
 
 def test_ids_of_parts_tell_their_order(done, refused):
     """Also of plans without ids of their own, and of a joined plan that is joined again."""
-    sides = {"x": np.eye(8, 4).tolist(), "y": np.eye(8, 4, 1).tolist()}
+    sides = {"x": (1 + np.eye(8, 4)).tolist(), "y": (1 + np.eye(8, 4, 1)).tolist()}
     for name in "abc":
         table = pa.table({"id": [f"{name}{row}" for row in range(8)], **sides})
         pq.write_table(table, f"{name}.parquet")
@@ -59,6 +59,8 @@ def test_ids_of_parts_tell_their_order(done, refused):
     done("materialize", "all.npy", *files, "-o", "out")
     wrong = "got other ids than were planned, or these in another order"
     refused("refine", "all.npy", *files[::-1], *kept, "-f", parts=[wrong])
+    done("evaluate", "all.npy", *files)
+    refused("evaluate", "all.npy", *files[::-1], parts=[wrong])
     refused("materialize", "all.npy", *files[::-1], "-o", "new", parts=[wrong])
     refused("materialize", "refined.npy", *files[::-1], "-o", "new", parts=[wrong])
     pq.write_table(pa.table(sides), "none.parquet")

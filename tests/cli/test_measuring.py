@@ -396,3 +396,22 @@ def test_a_plan_without_ids_may_be_judged_by_some(npy, done):
     named = ["--anchor-id", "q", "--label-table", "ids.parquet"]
     document = json.loads(done("evaluate", "plan.npy", *npy, *named, "--json").stdout)
     assert document["answers"]["planned_with"] == []
+
+
+@pytest.mark.parametrize("command", ["evaluate", "check", "refine", "report"])
+def test_a_label_table_in_another_order(command, parquet, npy, done, refused):
+    """The plan knows the ids of data that have none themselves."""
+    table = pq.read_table(parquet).append_column("group", pa.array(np.arange(48) // 2))
+    pq.write_table(table[::-1], "other.parquet")
+    pq.write_table(table, parquet, row_group_size=20)
+    done("random", parquet, "-b", 8, "--group-column", "group", "-q")
+    sides = "plan.npy", *npy, "--group-column", "group", "--label-table"
+    given = {
+        "check": ["--fail-over", "guard.broken=1000"], "refine": ["--passes", 0],
+        "evaluate": [], "report": ["--random-trials", 2],
+    }[command]  # fmt: skip
+    wrong = "other.parquet: got other ids than were planned, or these in another order"
+    refused(command, *sides, "other.parquet", *given, parts=[wrong])
+    done(command, *sides, parquet, *given)
+    forced = ["-f"] * (command in ("refine", "report"))
+    done(command, *sides, "other.parquet", *given, "--id-column", "", *forced)
