@@ -172,6 +172,8 @@ def answers_of(
         mined = 1 + int(documents.max()) + names.reshape(-1, data.num_rows)
         documents = np.concatenate((documents, mined))
     named = Named.read(data, options, len(documents))
+    if missing is not None:
+        named.documents[1:][missing] = -1  # files may pad ids
     anchors = _joined(anchors, named.anchors)
     documents = _joined(documents.ravel(), named.documents.ravel()).reshape(documents.shape)
     return Answers.of(anchors, documents, named.more(anchors, documents), missing)

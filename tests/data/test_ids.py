@@ -183,6 +183,14 @@ def test_ids_of_one_side(tmp_path):
     assert load_embeddings(tmp_path / "x.npy", y, id_column="key").ids[0].as_py() == 7
 
 
+def test_shards_of_which_some_have_ids(tmp_path):
+    """In whatever order: the ids that are there would be compared with nothing."""
+    one, other = write(tmp_path / "0.parquet"), write(tmp_path / "1.parquet", Y, id=NUMBERS)
+    for paths in ([one, other], [other, one]):
+        assert f"{paths[1]}: " in refusal(load_embeddings, paths, single=True)
+        assert load_embeddings(paths, single=True, id_column="").ids is None
+
+
 def test_types_that_cannot_be_compared(tmp_path):
     days = pa.array(np.arange(N).astype("datetime64[D]"))
     x, y = tmp_path / "x.parquet", tmp_path / "y.parquet"

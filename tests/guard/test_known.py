@@ -59,11 +59,11 @@ class Graph:
             else {"x": self.x, "y": self.y}
         )
 
-    def table(self, path):
+    def table(self, path, missing=None):
         """Write the ids of all rows, and the other answers; return the options."""
         ids = {"a": self.anchors, "p": self.documents[0]}
         ids |= {f"n{k}": own for k, own in enumerate(self.documents[1:])}
-        texts = {k: [f"id {v}" if v >= 0 else None for v in own] for k, own in ids.items()}
+        texts = {k: [f"id {v}" if v >= 0 else missing for v in own] for k, own in ids.items()}
         pq.write_table(pa.table(texts), path)
         known = path.with_name("known.tsv")
         lines = [f"id {a}\tid {d}\t1" for a, d in self.more.T]
@@ -400,14 +400,15 @@ def test_options_that_contradict_each_other(options, said):
         GuardOptions(**options)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(6))
 def test_evaluate_counts_them(seed, tmp_path):
     """Beside the expectation for random batches, with the rows that meet the most. A missing
-    negative is no document."""
+    negative is no document, also if it has an id."""
     graph = Graph(seed, 90, (30, 35), negatives=seed % 2, more=40 * (seed // 2))
     for vectors, own in zip(graph.negatives, graph.documents[1:], strict=True):
         vectors[::3], own[::3] = 0, -1
-    ids = graph.table(tmp_path / "ids.parquet") if seed // 2 else {}
+    padded = "id 1" if seed > 3 else None
+    ids = graph.table(tmp_path / "ids.parquet", padded) if seed // 2 else {}
     arrays, offsets = graph.arrays(), np.arange(0, 91, 9)
     plan = batchplan.plan(**arrays, planner="random", batch_size=9, seed=seed)
     found = batchplan.evaluate(plan, **arrays, device="cpu", **ids).answers

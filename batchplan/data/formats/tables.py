@@ -319,9 +319,11 @@ class TableSource:
         held = "".join(sides[: len(names)])
         held += f"+{len(mined)}" if mined and names else "negatives" * bool(mined)
 
-        self._files = TableFiles.of(
-            paths, lambda file, path: _columns(file, path, (*names, *mined), self.id), form
-        )
+        def columns(file: TableFile, path: ShardPath) -> _Columns:
+            ids = self.id or choose_ids(file.schema, wanted.id, str(path), False)  # only here
+            return _columns(file, path, (*names, *mined), ids)
+
+        self._files = TableFiles.of(paths, columns, form)
         self._columns = self._files.alike()
         self._shards = tuple(
             Shard(str(path), held, rows, location=path)
