@@ -502,7 +502,9 @@ def test_plan_and_data_in_the_other_order(command, suffix, npy, refused, done):
     refused(command, "x.npy", f"p{suffix}", *more, parts=[said])
 
 
-@pytest.mark.parametrize("line", ['{"x": [0.1, 0.2]}', "[0.1, 0.2]", '{"text": "a"}'])
+@pytest.mark.parametrize(
+    "line", ['{"x": [0.1, 0.2]}', "[0.1, 0.2]", '{"text": "a"}', '[{"text": 1}]', '\ufeff{"a": 1}']
+)
 def test_inspect_of_json_lines_that_are_no_plan(line, refused, tmp_path):
     Path("a.jsonl").write_text(f"{line}\n" * 3)
     refused("inspect", "a.jsonl", parts=["a.jsonl: got suffix .jsonl (JSON lines), expected .npy"])

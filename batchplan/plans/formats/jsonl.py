@@ -1,6 +1,7 @@
 """JSON lines: the row numbers of a batch per line."""
 
 import json
+import re
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -40,13 +41,13 @@ def _parse(line: bytes, where: str) -> Int64Array:
 
 
 def _has_batches(path: Path) -> bool:
-    """Return whether the first line may be a batch, and is no object or vector."""
+    """Return whether the first line is a list of integers, as far as it is read."""
     try:
         with open_regular(path, "a plan") as stream:
             line = stream.read(1 << 12).partition(b"\n")[0]
     except BatchplanError:
         return False
-    return not line.lstrip().startswith(b"{") and b"." not in line
+    return re.fullmatch(rb"\s*\[[-\d\s,]+\]?\s*", line) is not None
 
 
 FORMAT = PlanFormat(write, read, sidecar=True, is_plan=_has_batches)
