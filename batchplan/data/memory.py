@@ -108,8 +108,11 @@ def _arrays(values: Any, where: str) -> Iterable[NDArray[Any]]:
     if isinstance(values, np.ma.MaskedArray):
         raise InputError(f"{where}: got a masked array, expected an array without a mask; fill it")
     if _is_column_of_datasets(values):
-        name = values.column_name
-        values = values.source.select_columns([name]).with_format("arrow")[:][name]
+        name, source = values.column_name, values.source
+        if is_transformed(source):
+            values = values[:]
+        else:
+            values = source.select_columns([name]).with_format("arrow")[:][name]
     is_table = len(getattr(values, "shape", ())) == 2
     if not is_table and any(hasattr(values, name) for name in _ARROW):
         return _columns(values, where)
@@ -145,6 +148,12 @@ def _columns(values: Any, where: str) -> Iterable[NDArray[Any]]:
     from batchplan.data.formats.lists import matrices_of  # arrays need no Arrow
 
     return matrices_of(values, where)
+
+
+def is_transformed(dataset: Any) -> bool:
+    """Return whether a transform makes the rows of a Dataset of `datasets`, so that its table has
+    others."""
+    return bool(getattr(dataset, "format", {}).get("type") == "custom")
 
 
 def _is_column_of_datasets(values: Any) -> bool:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from batchplan.data.embeddings import Embeddings
+from batchplan.data.memory import is_transformed
 from batchplan.data.texts import paired_columns, strings_of
 from batchplan.embedding.hub import located
 from batchplan.embedding.table import has_table, table_of, token_table
@@ -83,7 +84,8 @@ def token_embeddings(model: Any, dataset: Any) -> Embeddings:
         InputError: there is no column of texts, a text is null, or the model has no token vectors.
     """
     if hasattr(dataset, "with_format"):  # of datasets
-        dataset = dataset.with_format("arrow")[:]
+        transformed = is_transformed(dataset)
+        dataset = pa.table(dataset[:]) if transformed else dataset.with_format("arrow")[:]
     if not (isinstance(dataset, pa.Table) or hasattr(dataset, "__arrow_c_stream__")):
         raise InputError(
             f"x: got a {type(dataset).__name__} with a model, expected a table of texts: a "

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from batchplan.data.answers import Answers, first_places
 from batchplan.data.arrow_types import is_list, is_text, plain
+from batchplan.data.memory import is_transformed
 from batchplan.data.text_numbers import text_numbers
 from batchplan.data.texts import LABELS, paired_columns, strings_of
 from batchplan.errors import InputError
@@ -98,8 +99,7 @@ class TextColumns:
     @property
     def _is_stored(self) -> bool:
         """Whether the rows are those of a table, and not what a transform makes of them."""
-        custom = getattr(self.dataset, "format", {}).get("type") == "custom"
-        return hasattr(self.dataset, "with_format") and not custom
+        return hasattr(self.dataset, "with_format") and not is_transformed(self.dataset)
 
     def _parts(self, names: Sequence[str]) -> Iterator[dict[str, pa.ChunkedArray]]:
         """Yield the texts of some rows after the other, by column; as `texts`, but faster."""

@@ -70,6 +70,8 @@ def test_columns_of_datasets():
     same(load_embeddings(dataset.with_format("arrow")["x"]), X)
     same(load_embeddings(dataset.select(range(100, 9, -1))["x"]), X[100:9:-1])
     same(load_embeddings(dataset["x"], dataset["x"]), X, X)
+    short = dataset.with_transform(lambda rows: {"x": [row[:2] for row in rows["x"]]})
+    same(load_embeddings(short["x"]), X[:, :2])
     with pytest.raises(InputError, match="got a column of string, expected lists of float"):
         load_embeddings(dataset["t"])
 

@@ -229,7 +229,12 @@ def test_in_python():
     run(*PLAN, "-q")
     texts = columns()
     made = Plan.load("plan.npy")
-    for dataset in (Dataset.from_dict(texts), pa.table(texts)):
+    upper = {name: [text.upper() for text in own] for name, own in texts.items()}
+    made_lower = Dataset.from_dict(upper).with_transform(
+        lambda rows: {name: [text.lower() for text in own] for name, own in rows.items()}
+    )
+    assert made_lower[:] == texts
+    for dataset in (Dataset.from_dict(texts), pa.table(texts), made_lower):
         for model in ("model", SentenceTransformer("model", device="cpu")):
             data = batchplan.token_embeddings(model, dataset)
             assert data.fingerprint == made.metadata.fingerprint
