@@ -108,9 +108,11 @@ class PlanMetadata(Batching):
                 "give the data it was made for, or plan again"
             )
 
-    def require_ids(self, data: "Data", table: str | None = None) -> None:
+    def require_ids(
+        self, data: "Data", table: str | None = None, reference: "Data | None" = None
+    ) -> None:
         """Require the ids that were planned, unless the fingerprint tells that the rows are the
-        same; of a table of the rows, if the data have no ids.
+        same; of a table of the rows and of a reference, if the data have no ids.
 
         Raises:
             InputError: as `check_digest` and `check_planned`.
@@ -121,11 +123,15 @@ class PlanMetadata(Batching):
         from batchplan.data.table_files import check_planned
         from batchplan.files.remote import located
 
-        if data.ids is None and table is not None:
-            wanted = None if data.origin is None else data.origin.wanted.id
+        if data.ids is not None:
+            if self.fingerprint != data.fingerprint:
+                check_digest(self.ids_digest, Ids(data.ids, "the data"))
+            return
+        wanted = None if data.origin is None else data.origin.wanted.id
+        if reference is not None and reference.ids is not None and wanted != "":
+            check_digest(self.ids_digest, Ids(reference.ids, "the reference"))
+        if table is not None:
             check_planned(located(table), self.ids_digest, wanted)
-        elif data.ids is not None and self.fingerprint != data.fingerprint:
-            check_digest(self.ids_digest, Ids(data.ids, "the data"))
 
     def require_order(self, order: ShardOrder | None) -> None:
         """Require that files are in the order of those that were planned; None if it makes no

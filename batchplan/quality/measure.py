@@ -110,7 +110,7 @@ def evaluate_plans(
     for plan in plans:
         plan.metadata.require_order(embeddings.shard_order)
         plan.require_match(embeddings.num_rows, embeddings.fingerprint)
-        plan.metadata.require_ids(embeddings, options.label_table)
+        plan.metadata.require_ids(embeddings, options.label_table, facts.reference)
     if not plans:
         return []
     limited, limit_from = with_limit(plans, options)

@@ -62,7 +62,6 @@ def refine_plan(plan: Plan, embeddings: Data, options: RefineOptions, runtime: R
     plan.metadata.require_order(embeddings.shard_order)
     _require_columns(plan, options)
     before = plan.metadata
-    before.require_ids(embeddings, options.label_table)
     ids_digest = before.ids_digest
     if embeddings.ids is not None:
         from batchplan.data.ids import Ids, check_digest  # data without ids need no Arrow
@@ -71,6 +70,7 @@ def refine_plan(plan: Plan, embeddings: Data, options: RefineOptions, runtime: R
     unchanged = {"passes": 0, "refine_gain": 0.0}
     refined = plan.with_metadata(metrics=unchanged)
     guard = guard_of(embeddings, options, runtime)
+    before.require_ids(embeddings, options.label_table, guard.reference)
     if options.passes:
         objective = make_objective(
             embeddings, runtime, similarity=options.similarity, temperature=options.temperature,

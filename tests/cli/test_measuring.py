@@ -399,7 +399,7 @@ def test_a_plan_without_ids_may_be_judged_by_some(npy, done):
 
 
 @pytest.mark.parametrize("command", ["evaluate", "check", "refine", "report"])
-def test_a_label_table_in_another_order(command, parquet, npy, done, refused):
+def test_a_label_table_and_a_reference_in_another_order(command, parquet, npy, done, refused):
     """The plan knows the ids of data that have none themselves."""
     table = pq.read_table(parquet).append_column("group", pa.array(np.arange(48) // 2))
     pq.write_table(table[::-1], "other.parquet")
@@ -407,11 +407,16 @@ def test_a_label_table_in_another_order(command, parquet, npy, done, refused):
     done("random", parquet, "-b", 8, "--group-column", "group", "-q")
     sides = "plan.npy", *npy, "--group-column", "group", "--label-table"
     given = {
-        "check": ["--fail-over", "guard.broken=1000"], "refine": ["--passes", 0],
-        "evaluate": [], "report": ["--random-trials", 2],
-    }[command]  # fmt: skip
+        "check": ["--fail-over", "guard.broken=1000"],
+        "refine": ["--passes", 0, "--relative-margin", 0.1],
+        "evaluate": [],
+        "report": ["--random-trials", 2],
+    }[command]
     wrong = "other.parquet: got other ids than were planned, or these in another order"
     refused(command, *sides, "other.parquet", *given, parts=[wrong])
+    judge = ["--reference", "other.parquet"]
+    wrong = "the reference: got other ids than were planned, or these in another order"
+    refused(command, *sides, parquet, *given, *judge, parts=[wrong])
     done(command, *sides, parquet, *given)
     forced = ["-f"] * (command in ("refine", "report"))
-    done(command, *sides, "other.parquet", *given, "--id-column", "", *forced)
+    done(command, *sides, "other.parquet", *given, *judge, "--id-column", "", *forced)
