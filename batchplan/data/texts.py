@@ -40,7 +40,8 @@ def likely_columns(
         others: columns that are something else.
 
     Returns:
-        The names, one if it is for both sides; empty without such columns.
+        The names, one if it is for both sides, "" for a side without texts; empty without such
+        columns.
 
     Raises:
         InputError: a file cannot be read.
@@ -56,6 +57,8 @@ def likely_columns(
             texts = _first_texts(files[0], x[0])
             other = (name for name in y if _first_texts(files[-1], name) != texts)
             return [x[0], next(other, y[0])]
+        if embeddings.paired and len(x or y) == 1 and not (x and y):
+            return [*x, "", *y]
         found[0] = list(dict.fromkeys(found[0] + found[-1]))
     columns = paired_columns(found[0], 1 + embeddings.paired, len(embeddings.negatives))
     of_x, of_y = _vectors_of(embeddings)

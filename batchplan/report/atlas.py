@@ -58,6 +58,8 @@ def atlas_table(
         "loss": pa.array((forth.losses() + back.losses()) / 2).take(place),
     }  # fmt: skip
     for name, column, sides in zip(("text", "positive_text"), texts, ("xy", "yx"), strict=False):
+        if not column:
+            continue
         found = load_texts(column, embeddings, np.arange(n), text_table, sides)
         columns[name] = [found[row][:_LONGEST] for row in range(n)]
     return pa.table(columns)

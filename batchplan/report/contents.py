@@ -166,6 +166,8 @@ def gather(
             column, embeddings, np.array(rows, np.int64), text_table,
             "xy" if rows is anchors else "yx",
         )
+        if column
+        else {}
         for column, rows in zip(named, shown, strict=False)
     ]  # fmt: skip
     expected = ""

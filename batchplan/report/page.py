@@ -47,7 +47,7 @@ def page(contents: ReportContents, pictures: list[Picture]) -> str:
         verdict=f"{sentence[0].upper()}{sentence[1:]}.",
         guard=guard,
         warnings=shared,
-        columns=", ".join(contents.columns),
+        columns=", ".join(filter(None, contents.columns)),
         data=f"{data.num_rows:,} {'pairs' if data.paired else 'rows'}",
         batch_size=f"{contents.batch_size:,}",
         temperature=f"{contents.options.temperature:g}",

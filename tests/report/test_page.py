@@ -305,6 +305,28 @@ def test_texts_are_found(case, embeddings, plans, tmp_path):
     assert any("Texts are from" in text for text in page.texts) == bool(columns)
 
 
+@pytest.mark.parametrize("side", [0, 1])
+def test_texts_of_one_side_are_not_shown_as_those_of_the_other(side, embeddings, plans, tmp_path):
+    files = [tmp_path / "x.npy", tmp_path / "y.npy"]
+    vectors = [one.rows(0, ROWS) for one in (embeddings.x, embeddings.y)]
+    np.save(files[1 - side], vectors[1 - side])
+    files[side] = tmp_path / "texts.parquet"
+    texts = [f"text {row}" for row in range(ROWS)]
+    pq.write_table(pa.table({"text": texts, "v": list(vectors[side])}), files[side])
+    made = write_report(
+        {"random.npy": plans["random.npy"]}, load_embeddings(*files), tmp_path / "one.html",
+        random_trials=2, device="cpu", atlas=tmp_path / "atlas.parquet",
+    )  # fmt: skip
+    assert made.columns == ["", "text"][:: 1 if side else -1]
+    row = made.plans[0].examples[0].row
+    assert [made.text(one, row) for one in (0, 1)] == [
+        f"text {row}" * (one == side) for one in (0, 1)
+    ]
+    assert "Texts are from text;" in (tmp_path / "one.html").read_text("utf-8")
+    names = pq.read_schema(tmp_path / "atlas.parquet").names
+    assert [one for one in names if "text" in one] == [["text"], ["positive_text"]][side]
+
+
 def test_texts_follow_the_names_of_vectors(embeddings, tmp_path):
     """x may be the second text, by the order of the vectors or by option."""
     path, sides = tmp_path / "both.parquet", (embeddings.x, embeddings.y)
