@@ -86,19 +86,18 @@ class PlannedLoader:
         self.steps = 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the epoch, the steps taken in it, and the digest of its plan if there are any."""
-        plan = self.sampler.plan.begun if self.steps else None
-        return {"epoch": self.epoch, "steps": self.steps, "plan": plan}
+        """Return the epoch, the steps taken in it, and the digest of its plan; if there are none,
+        that of the epoch before, if it is known."""
+        return {**self.sampler.state_dict(), "epoch": self.epoch, "steps": self.steps}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume where `state_dict` was called.
 
         Raises:
-            InputError: within an epoch, the plan is another or missing.
+            InputError: within an epoch, the plan is another or missing; between epochs, a series
+                has another plan of the epoch before.
         """
-        if self.sampler.series is not None:
-            self.sampler.series.resume()
-        if state["steps"]:
+        if state["steps"] or self.sampler.series is not None:
             position = {"position": state["steps"] * self._devices, "parts": ALL}
             self.sampler.load_state_dict({**state, **position})
         self.epoch, self.steps = state["epoch"], state["steps"]

@@ -210,6 +210,11 @@ class EpochPlans:
         self._planner.go_on(epoch, plan)
         return plan
 
+    def begun(self, epoch: int) -> str | None:
+        """Return the digest of the plan that an epoch began with; None if it is not there."""
+        path = self.path(epoch)
+        return Plan.load(path, num_rows=self.num_rows).digest if path.exists() else None
+
     def is_undecided(self, epoch: int) -> bool:
         """Return whether `for_epoch` would refuse epoch 0 because of the plans in the folder, which
         the state of a checkpoint would show to be of this run."""

@@ -108,6 +108,14 @@ class MultiDatasetPlans:
         `EpochPlans.existing`."""
         return self._join(epoch, [own.existing(epoch) for own in self.plans.values()])
 
+    def begun(self, epoch: int) -> str | None:
+        """As `EpochPlans.begun`, of the joined plan."""
+        paths = {name: own.path(epoch) for name, own in self.plans.items()}
+        if not all(path.exists() for path in paths.values()):
+            return None
+        plans = {name: Plan.load(path) for name, path in paths.items()}
+        return concat(plans, turns=self._turns(epoch), seed=self._seed + epoch).digest
+
     def turn(self, epoch: int) -> int | None:
         """As `EpochPlans.turn`, of the data set whose turn is first."""
         return min((turn for turn, _ in self._pending(epoch)), default=None)
@@ -189,9 +197,7 @@ class MultiDatasetPlans:
             named = dict(zip(self.plans, plans, strict=True))
             joined = concat(named, turns=self._turns(epoch), seed=self._seed + epoch)
             if any(BEGUN in plan.metadata.options for plan in plans):
-                before = {name: Plan.load(own.path(epoch)) for name, own in self.plans.items()}
-                begun = concat(before, turns=self._turns(epoch), seed=self._seed + epoch).digest
-                options = {**joined.metadata.options, BEGUN: begun}
+                options = {**joined.metadata.options, BEGUN: self.begun(epoch)}
                 joined = joined.with_metadata(options=options)
             self._joined = epoch, joined
         return self._joined[1]

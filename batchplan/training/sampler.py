@@ -162,8 +162,8 @@ class PlanBatchSampler:
         no batches left or taken in an earlier one. (Loaders apply a state when a pass begins.)
 
         Raises:
-            InputError: it was called with another plan, the plan of its epoch is gone, or the next
-                pass is another epoch.
+            InputError: it was called with another plan, also of the epoch before if none of this one
+                was taken; the plan of its epoch is gone, or the next pass is another epoch.
         """
         if missing := {"plan", "epoch", "position", "parts"} - state.keys():
             raise InputError(
@@ -175,24 +175,25 @@ class PlanBatchSampler:
                 "the sampler with the rank that it had"
             )
         check_arguments(state)
-        epoch, position = state["epoch"], state["position"]
+        epoch, position, plan = state["epoch"], state["position"], self._plan
         due = self.epoch if self._awaited else epoch
-        if due != epoch:
-            if position and (epoch > due or position < len(self)):
-                raise InputError(
-                    f"state: is of {position} batches of epoch {epoch}, but set_epoch({due}) was "
-                    f"called; resume with set_epoch({epoch})"
-                )
-            position = 0
-        plan = self._plan
+        if due != epoch and position and (epoch > due or position < len(self)):
+            raise InputError(
+                f"state: is of {position} batches of epoch {epoch}, but set_epoch({due}) was "
+                f"called; resume with set_epoch({epoch})"
+            )
+        expected = [None if plan is None else plan.begun]
         if self.series is not None:
             self.series.resume()
-            plan = self.series.existing(epoch) if position else None
-        if plan is not None and state["plan"] not in (None, plan.begun):
+            plan = self.series.existing(epoch) if position and due == epoch else None
+            # Between epochs, the digest is of the plan that was completed, or of the next one.
+            expected = [self.series.begun(max(0, epoch - (not position))), self.series.begun(epoch)]
+        if expected[0] is not None and state["plan"] not in (None, *expected):
             raise InputError(
                 f"state: is of {position} batches of the plan with digest {state['plan']}, but "
-                f"this plan is {plan.begun}; go on with the plan of the checkpoint"
+                f"this plan is {expected[0]}; go on with the plan of the checkpoint"
             )
+        position = position if due == epoch else 0
         self._plan, self.epoch = plan, due
         self.start_at(position)
 

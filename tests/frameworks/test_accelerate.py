@@ -238,3 +238,22 @@ def test_another_plan_than_that_of_the_checkpoint(tmp_path):
     backwards = Plan.cut(range(ROWS)[::-1], Batching(4), num_rows=ROWS)
     with pytest.raises(InputError, match="go on with the plan of the checkpoint"):
         PlannedLoader(accelerator, Rows(), backwards).load_state_dict(state)
+
+
+def test_a_checkpoint_between_epochs_is_of_the_plans_in_the_folder(tmp_path):
+    def loader():
+        plans = EpochPlans(tmp_path, "random", embed=vectors, num_rows=ROWS, batch_size=4)
+        return PlannedLoader(Accelerator(cpu=True), Rows(), plans)
+
+    completed = loader()
+    list(completed)
+    state = completed.state_dict()
+    completed.sampler.series.end()
+    resumed = loader()
+    resumed.load_state_dict(state)
+    assert (resumed.epoch, resumed.steps) == (1, 0)
+    plan = Plan.load(tmp_path / "plan-0000.npz")
+    other = Plan(plan.rows[::-1].copy(), plan.batch_offsets, plan.metadata)
+    other.save(tmp_path / "plan-0000.npz", force=True)
+    with pytest.raises(InputError, match="go on with the plan of the checkpoint"):
+        loader().load_state_dict(state)

@@ -4,6 +4,7 @@ import gc
 import json
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import threading
@@ -713,6 +714,40 @@ def test_a_sampler_of_a_series_goes_on(tmp_path):
     plans.path(1).unlink()
     with pytest.raises(InputError, match="restore the file, or resume from a checkpoint at the"):
         PlanBatchSampler(make(tmp_path)).load_state_dict(state)
+
+
+@pytest.mark.parametrize("every", [1, 2])
+@pytest.mark.parametrize(("taken", "due"), [(8, None), (8, 2), (3, 2), (7, None)])
+def test_a_state_between_epochs_is_of_the_plans_in_the_folder(tmp_path, every, taken, due):
+    """Of the epoch that was completed, or of the next one."""
+    kept = PlanBatchSampler(make(tmp_path, every=every))
+    for epoch, pulled in ((0, 8), (1, taken)):
+        kept.set_epoch(epoch)
+        batches = iter(kept)
+        for _ in range(pulled):  # the last one ends the pass
+            next(batches, None)
+    if due is not None:
+        kept.set_epoch(due)
+    state = kept.state_dict()
+    kept.series.end()
+    other = shutil.copytree(kept.series.folder, tmp_path / "other" / "plans")
+    for path in other.glob("plan-*"):
+        plan = Plan.load(path)
+        Plan(plan.rows[::-1].copy(), plan.batch_offsets, plan.metadata).save(path, force=True)
+
+    def resumed(folder, **more):
+        sampler = PlanBatchSampler(make(folder, every=every, **more))
+        sampler.set_epoch(2)
+        sampler.load_state_dict(state)
+        return sampler.plan.digest
+
+    with pytest.raises(InputError, match=r"state: is of \d batches of the plan with digest"):
+        resumed(tmp_path / "other")
+    digest = resumed(tmp_path, keep=1)
+    assert digest == resumed(tmp_path)  # the plan of the epoch that was completed is gone
+    for path in (tmp_path / "plans").glob("plan-*"):
+        path.unlink()
+    resumed(tmp_path)
 
 
 def test_pickled_without_the_model(tmp_path):

@@ -128,6 +128,11 @@ def test_a_sampler_goes_on_in_its_epoch(tmp_path):
     went_on = PlanBatchSampler(make(tmp_path))
     went_on.load_state_dict(state)
     assert list(went_on) == all_of_it[5:]
+    state = went_on.state_dict()
+    went_on.load_state_dict(state)
+    assert (went_on.epoch, went_on.position) == (2, 0)
+    with pytest.raises(InputError, match="go on with the plan of the checkpoint"):
+        went_on.load_state_dict({**state, "plan": went_on.series.plans["a"].begun(1)})
 
 
 @pytest.mark.parametrize(
