@@ -31,6 +31,26 @@ def checked_place(args: Any, state: Any, steps: int) -> tuple[int, int]:
     return epoch, begun
 
 
+def keep_plan(state: Any, digest: str, begun: int) -> None:
+    """Let the checkpoints of a trainer name the plan of the epoch.
+
+    Args:
+        state: of the trainer.
+        digest: of the plan that the epoch began with.
+        begun: steps of the epoch that were taken when the training began or resumed.
+
+    Raises:
+        InputError: it resumes within the epoch from a checkpoint of another plan.
+    """
+    kept = state.stateful_callbacks.setdefault(STATE, {})
+    if begun and (before := kept.get("plan", digest)) != digest:
+        raise InputError(
+            f"plan: is another one than the checkpoint's, which is at step {begun} of its "
+            f"epoch (digest {digest}, expected {before}); go on with that plan"
+        )
+    kept["plan"] = digest
+
+
 class _SinglePlan(TrainerCallback):
     """Requires that a trainer resumes within an epoch with the plan of its checkpoint.
 
@@ -44,13 +64,7 @@ class _SinglePlan(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
         _, begun = checked_place(args, state, self._steps)
-        before = state.stateful_callbacks.get(STATE, {}).get("plan", self._digest)
-        if begun and before != self._digest:
-            raise InputError(
-                f"plan: is another one than the checkpoint's, which is at step {begun} of its "
-                f"epoch (digest {self._digest}, expected {before}); go on with that plan"
-            )
-        state.stateful_callbacks[STATE] = {"plan": self._digest}
+        keep_plan(state, self._digest, begun)
 
 
 def follow(trainer: Any, sampler: Any) -> None:

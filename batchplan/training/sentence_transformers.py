@@ -379,7 +379,7 @@ class PlannedEpochs(transformers.PlannedEpochs):
             name = plans.set_of(rows[0])
         columns = self._columns[name]
         vectors, size = cat(outputs), len(rows)
-        self.record(*(vectors[side * size :][:size] for side in range(len(columns.embedded))))
+        plans.record(rows, *(vectors[at * size :][:size] for at in range(len(columns.embedded))))
 
     def _vectors(self, rows: Int64Array, name: str = "") -> list[Any]:
         """Return the vectors of each column of a data set: (n, d)."""

@@ -34,7 +34,7 @@ from batchplan.training.checks import (
 )
 from batchplan.training.epochs import EpochPlans, process_place
 from batchplan.training.multi_dataset import MultiDatasetPlans
-from batchplan.training.resuming import checked_place, place
+from batchplan.training.resuming import checked_place, keep_plan, place
 from batchplan.training.rows import number
 from batchplan.training.runs import STATE, agree_on_run, folder_of
 from batchplan.training.sampler import ALL, PlanBatchSampler, plan_of
@@ -203,7 +203,8 @@ class PlannedEpochs(TrainerCallback):
                 "from PlannedBatches (with sentence-transformers, pass batch_sampler=plans), and "
                 "train on the data set that the plans got"
             )
-        state.stateful_callbacks[STATE] = {"run": self._run}
+        self._asked = False  # by the next trainer, or for the next run
+        state.stateful_callbacks.setdefault(STATE, {})["run"] = self._run
         if state.global_step:
             self.plans.resume()
 
@@ -222,6 +223,7 @@ class PlannedEpochs(TrainerCallback):
                 f"{plans.path(self._epoch)}: has {got} steps, but the trainer expects {steps} in "
                 "every epoch; choose a planner that makes as many"
             )
+        keep_plan(state, plan.begun, begun)
         self.sampler.set_epoch(self._epoch)
         self._step = begun
         self._log({} if begun else plans.figures)
@@ -235,7 +237,8 @@ class PlannedEpochs(TrainerCallback):
 
     def record(self, x: Any, y: Any = None, *negatives: Any) -> None:
         """Keep the vectors of the step for the next plan, with ``embeddings="training"``. Call it
-        where the loss is computed.
+        where the loss is computed. Those of an evaluation, which finds the model in evaluation
+        mode, are not kept.
 
         Args:
             x, y, negatives: (n, d), the vectors of the rows of the step; see `EpochPlans.record`.
@@ -243,7 +246,8 @@ class PlannedEpochs(TrainerCallback):
         Raises:
             InputError: another number of vectors than rows, or as there.
         """
-        self.plans.record(self._rows(), x, y, *negatives)
+        if self._model.training:
+            self.plans.record(self._rows(), x, y, *negatives)
 
     def on_step_end(self, *_events: Any, **_others: Any) -> None:
         """Count a step, and log the figures of a rest that was planned meanwhile."""

@@ -127,6 +127,23 @@ def test_vectors_of_the_training(devices, tmp_path):
     assert others == [[]] * (devices - 1)
 
 
+@pytest.mark.parametrize("when", ["steps", "epoch"])
+def test_vectors_of_evaluations_are_not_recorded(when, tmp_path):
+    """Where the loss is computed, also that of other rows."""
+
+    class Evaluated(Kept):
+        def prediction_step(self, model, inputs, *_others, **_named):
+            with torch.no_grad():
+                return self.compute_loss(model, {"rows": -inputs["rows"]}), None, None
+
+    evaluations = {"eval_strategy": when, "eval_steps": 5, "per_device_eval_batch_size": 4}
+    options = {"arguments": evaluations, "embeddings": "training"}
+    trainer = make(tmp_path, kind=Evaluated, embed=lambda rows: np.ones((len(rows), 3)), **options)
+    with last_vectors() as kept:
+        trainer.train()
+    assert kept[0][:, 0].tolist() == [*range(ROWS)]
+
+
 @pytest.mark.parametrize(("devices", "workers"), [(1, 2), (2, 0)])
 @pytest.mark.parametrize("share", [0.3, 0.5, 0.7])
 def test_a_run_goes_on_in_its_epoch(devices, workers, share, tmp_path):
@@ -136,6 +153,16 @@ def test_a_run_goes_on_in_its_epoch(devices, workers, share, tmp_path):
     went_on = run(train, devices, tmp_path, resume=True, **options)
     seen = [one[0][:stop] + other[0] for one, other in zip(begun, went_on, strict=True)]
     assert seen == epochs_of(tmp_path / "plans", devices, 2)
+
+
+def test_a_resumed_epoch_needs_the_plan_that_it_began_with(tmp_path):
+    train(tmp_path, stop=3)
+    path = run_of(tmp_path / "plans") / "plan-0000.npz"
+    plan = Plan.load(path)
+    other = Plan(plan.rows[::-1].copy(), plan.batch_offsets, plan.metadata)
+    other.save(path, force=True)
+    with pytest.raises(InputError, match="plan: is another one than the checkpoint's, .* step 3"):
+        train(tmp_path, resume=True)
 
 
 def test_other_accumulated_steps_than_the_checkpoint_counts(tmp_path):
@@ -181,6 +208,13 @@ def test_who_forgets_a_line_is_told(tmp_path):
         make(tmp_path, kind=Trainer).train()
     with pytest.raises(InputError, match="got 0 PlannedEpochs, expected one; pass callbacks"):
         make(tmp_path, plans=False).train()
+    trained = make(tmp_path)
+    trained.train()
+    trained.train()
+    again = make(tmp_path, kind=Trainer, plans=False)
+    again.add_callback(plans_in(trained))
+    with pytest.raises(InputError, match="let the trainer inherit from PlannedBatches"):
+        again.train()
 
 
 @pytest.mark.parametrize(
