@@ -88,6 +88,15 @@ def check_dealing(batching: Batching, everywhere: bool) -> None:
         )
 
 
+def counted_by_accelerate() -> bool:
+    """Return whether accelerate sets the epoch of its caller by the number of its passes, as it does
+    when one begins, if there is a single process."""
+    frame = sys._getframe(3).f_back  # of accelerate's set_epoch, beyond the caller's decorator
+    if frame is None or frame.f_code.co_name != "__iter__":
+        return False
+    return type(frame.f_locals.get("self")).__name__ == "DataLoaderShard"
+
+
 def check_same_everywhere(sampler: Any, dataset: Any) -> None:
     """Require that all processes have the same single plan and the same rows. All must call it.
 

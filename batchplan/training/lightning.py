@@ -17,7 +17,6 @@ from batchplan.errors import InputError
 from batchplan.keywords import EpochKeywords
 from batchplan.plans.plan import Plan
 from batchplan.training.checks import (
-    check_rows,
     check_same_everywhere,
     digest_of,
     length_of,
@@ -132,12 +131,11 @@ class PlannedData(LightningDataModule):
                     folder, embed=self._vectors, num_rows=len(self._dataset), **place,
                     **{**known, **self._options, **ids},
                 )  # fmt: skip
-            self._sampler = PlanBatchSampler(source, **place)
+            self._sampler = PlanBatchSampler(source, **place, dataset=self._dataset)
             check_same_everywhere(self._sampler, self._dataset)
         if self._plans is not None and (trainer.ckpt_path is not None or trainer.global_step):
             self._plans.resume()
         self._sampler.set_epoch(trainer.current_epoch)
-        check_rows(self._sampler.num_rows, self._dataset)
         return ResumableLoader(self._dataset, batch_sampler=self._sampler, **self._loader)
 
     def teardown(self, stage: str) -> None:

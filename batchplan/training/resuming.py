@@ -5,6 +5,7 @@ from typing import Any
 from transformers import TrainerCallback
 
 from batchplan.errors import InputError
+from batchplan.training.checks import digest_of
 from batchplan.training.runs import STATE
 
 _ROUNDING = 1e-9  # of epochs: more than the error of a float, less than a step
@@ -31,44 +32,45 @@ def checked_place(args: Any, state: Any, steps: int) -> tuple[int, int]:
     return epoch, begun
 
 
-def keep_plan(state: Any, digest: str, begun: int) -> None:
-    """Let the checkpoints of a trainer name the plan of the epoch.
+def keep(state: Any, begun: int, **digests: str | None) -> None:
+    """Let the checkpoints of a trainer name the plan of the epoch, and the data set.
 
     Args:
         state: of the trainer.
-        digest: of the plan that the epoch began with.
         begun: steps of the epoch that were taken when the training began or resumed.
+        digests: by name, such as ``plan``; that of the plan that the epoch began with.
 
     Raises:
-        InputError: it resumes within the epoch from a checkpoint of another plan.
+        InputError: it resumes within the epoch from a checkpoint of another one.
     """
     kept = state.stateful_callbacks.setdefault(STATE, {})
-    if begun and (before := kept.get("plan", digest)) != digest:
-        raise InputError(
-            f"plan: is another one than the checkpoint's, which is at step {begun} of its "
-            f"epoch (digest {digest}, expected {before}); go on with that plan"
-        )
-    kept["plan"] = digest
+    for name, digest in digests.items():
+        if begun and (before := kept.get(name, digest)) != digest:
+            raise InputError(
+                f"{name}: is another one than the checkpoint's, which is at step {begun} of its "
+                f"epoch (digest {digest}, expected {before}); go on with that one"
+            )
+    kept |= digests
 
 
 class _SinglePlan(TrainerCallback):
-    """Requires that a trainer resumes within an epoch with the plan of its checkpoint.
+    """Requires that a trainer resumes within an epoch with the plan and data of its checkpoint.
 
     Args:
-        digest: of the plan.
         steps: of each epoch.
+        digests: see `keep`.
     """
 
-    def __init__(self, digest: str, steps: int) -> None:
-        self._digest, self._steps = digest, steps
+    def __init__(self, steps: int, **digests: str | None) -> None:
+        self._steps, self._digests = steps, digests
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
         _, begun = checked_place(args, state, self._steps)
-        keep_plan(state, self._digest, begun)
+        keep(state, begun, **self._digests)
 
 
-def follow(trainer: Any, sampler: Any) -> None:
-    """Let the checkpoints of a trainer name the single plan that it trains on."""
+def follow(trainer: Any, sampler: Any, dataset: Any) -> None:
+    """Let the checkpoints of a trainer name the single plan and the data set that it trains on."""
     trainer.remove_callback(_SinglePlan)  # of an earlier training
     steps = len(sampler) // sampler.plan.metadata.world_size
-    trainer.add_callback(_SinglePlan(sampler.plan.digest, steps))
+    trainer.add_callback(_SinglePlan(steps, plan=sampler.plan.digest, data=digest_of(dataset)))

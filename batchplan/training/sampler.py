@@ -20,6 +20,8 @@ from batchplan.training.checks import (
     check_loader,
     check_rows,
     check_same_everywhere,
+    counted_by_accelerate,
+    digest_of,
     part_size,
     process_group,
     warn_of_new_order,
@@ -50,7 +52,9 @@ class PlanBatchSampler:
             parts of all devices, step after step, for a library that distributes batches itself,
             as Accelerate does.
         world_size: number of devices, which must be the plan's.
-        dataset: that of the loader, to check that it has the rows of the plan.
+        dataset: that of the loader, to check that it has the rows of the plan. Of a
+            `datasets.Dataset`, the state has a digest of a sample: a run that resumes must have the
+            same rows in the same order.
 
     Attributes:
         series: the series of plans; None if there is a single plan.
@@ -99,12 +103,14 @@ class PlanBatchSampler:
                 f"or plan again with --batch-size {batch_size}"
             )
         self.rank = _check_rank(self._batching, rank, world_size)
+        self._data = None if dataset is None else digest_of(dataset)
         if dataset is not None:
             check_rows(self.num_rows, dataset, getattr(self.series, "ends", ()))
             if self.series is None:
                 warn_of_new_order(dataset)
         self.epoch = self._passes = 0
         self._ever_set = self._awaited = False  # whether `set_epoch` was called: for the next pass
+        self._placed = False  # whether the caller, not accelerate, or a state ever said the epoch
         self.start_at(0)
         if self.rank != ALL:
             self.batch_size = part_size(self._batching)
@@ -126,7 +132,16 @@ class PlanBatchSampler:
     def set_epoch(self, epoch: int) -> None:
         """Go to an epoch. With a series, that is another plan, which is made now if necessary. If
         the state of a checkpoint must decide, it is made with the first batch. A single plan is the
-        same in every epoch."""
+        same in every epoch.
+
+        Raises:
+            InputError: a state within another epoch was loaded for the next pass.
+        """
+        counted = counted_by_accelerate()
+        if counted and self._placed:
+            return  # its count begins with 0 also after a restart
+        self._check_due(self.epoch, self._start, epoch)
+        self._placed = not counted
         self._ever_set = self._awaited = True
         self._complete = False
         if epoch == self.epoch and self._plan is not None:
@@ -145,14 +160,15 @@ class PlanBatchSampler:
 
     def state_dict(self) -> dict[str, Any]:
         """Return where this sampler is, as JSON values: the digest of the plan that the epoch began
-        with, None if it is not made; the epoch, which is the next one if this one is complete; and
-        the number of batches that were taken. A loader with workers takes some before the training
+        with, None if it is not made; the epoch, which is the next one if this one is complete; the
+        number of batches that were taken; and a digest of the data set, if known. A loader with workers takes some before the training
         needs them."""
         return {
             "plan": None if self._plan is None else self._plan.begun,
             "epoch": self.epoch + self._complete,
             "position": self.position,
             "parts": ALL if self.rank == ALL else "own",
+            "data": self._data,
         }
 
     @checked
@@ -162,8 +178,8 @@ class PlanBatchSampler:
         no batches left or taken in an earlier one. (Loaders apply a state when a pass begins.)
 
         Raises:
-            InputError: it was called with another plan, also of the epoch before if none of this one
-                was taken; the plan of its epoch is gone, or the next pass is another epoch.
+            InputError: it was called with another plan, or, between epochs, in another run; with
+                another data set; the plan of its epoch is gone; or the next pass is another epoch.
         """
         if missing := {"plan", "epoch", "position", "parts"} - state.keys():
             raise InputError(
@@ -177,10 +193,11 @@ class PlanBatchSampler:
         check_arguments(state)
         epoch, position, plan = state["epoch"], state["position"], self._plan
         due = self.epoch if self._awaited else epoch
-        if due != epoch and position and (epoch > due or position < len(self)):
+        self._check_due(epoch, position, due)
+        if (data := state.get("data")) is not None and data != self._data:
             raise InputError(
-                f"state: is of {position} batches of epoch {epoch}, but set_epoch({due}) was "
-                f"called; resume with set_epoch({epoch})"
+                f"data set: is another one than that of the state, or in another order (digest "
+                f"{self._data}, expected {data}); go on with the data set of the checkpoint"
             )
         expected = [None if plan is None else plan.begun]
         if self.series is not None:
@@ -194,8 +211,17 @@ class PlanBatchSampler:
                 f"this plan is {expected[0]}; go on with the plan of the checkpoint"
             )
         position = position if due == epoch else 0
-        self._plan, self.epoch = plan, due
+        self._plan, self.epoch, self._placed = plan, due, True
         self.start_at(position)
+
+    def _check_due(self, epoch: int, position: int, due: int) -> None:
+        """Require that a state is of the epoch that is due, or has no batches left or taken in an
+        earlier one."""
+        if due != epoch and position and (epoch > due or position < len(self)):
+            raise InputError(
+                f"state: is of {position} batches of epoch {epoch}, but set_epoch({due}) was "
+                f"called; resume with set_epoch({epoch})"
+            )
 
     def __getattr__(self, name: str) -> Any:
         if name != "batch_size":
@@ -229,7 +255,7 @@ class PlanBatchSampler:
         if training and self.series is None:
             from batchplan.training.resuming import follow  # samplers need only NumPy
 
-            follow(asking_trainer(), self)
+            follow(asking_trainer(), self, dataset)
         return self
 
     def __len__(self) -> int:

@@ -34,7 +34,7 @@ from batchplan.training.checks import (
 )
 from batchplan.training.epochs import EpochPlans, process_place
 from batchplan.training.multi_dataset import MultiDatasetPlans
-from batchplan.training.resuming import checked_place, keep_plan, place
+from batchplan.training.resuming import checked_place, keep, place
 from batchplan.training.rows import number
 from batchplan.training.runs import STATE, agree_on_run, folder_of
 from batchplan.training.sampler import ALL, PlanBatchSampler, plan_of
@@ -223,7 +223,7 @@ class PlannedEpochs(TrainerCallback):
                 f"{plans.path(self._epoch)}: has {got} steps, but the trainer expects {steps} in "
                 "every epoch; choose a planner that makes as many"
             )
-        keep_plan(state, plan.begun, begun)
+        keep(state, begun, plan=plan.begun)
         self.sampler.set_epoch(self._epoch)
         self._step = begun
         self._log({} if begun else plans.figures)

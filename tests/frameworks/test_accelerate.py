@@ -257,3 +257,49 @@ def test_a_checkpoint_between_epochs_is_of_the_plans_in_the_folder(tmp_path):
     other.save(tmp_path / "plan-0000.npz", force=True)
     with pytest.raises(InputError, match="go on with the plan of the checkpoint"):
         loader().load_state_dict(state)
+
+
+def test_an_epoch_that_was_set_is_not_that_of_accelerate(tmp_path):
+    """In a single process, it sets the number of its passes, which begin with 0 after a restart."""
+
+    def passes(sampler, begin, state=None):
+        loader = Accelerator(cpu=True).prepare(DataLoader(Rows(), batch_sampler=sampler))
+        if state is not None:
+            sampler.load_state_dict(state)
+        seen = []
+        for epoch in range(begin, 3):
+            sampler.set_epoch(epoch)
+            seen += [rows.int().tolist() for rows in loader]
+        return seen
+
+    def sampler():
+        plans = EpochPlans(tmp_path, "random", embed=vectors, num_rows=ROWS, batch_size=4)
+        return PlanBatchSampler(plans, rank="all", world_size=1)
+
+    first = sampler()
+    assert [passes(first, 0)] == epochs_of(tmp_path, 1, 3)
+    first.series.end()
+    assert passes(sampler(), 1) == epochs_of(tmp_path, 1, 3)[0][12:]
+    state = {**first.state_dict(), "epoch": 1, "position": 5, "plan": None}
+    assert passes(sampler(), 1, state) == epochs_of(tmp_path, 1, 3)[0][17:]
+    counted = sampler()
+    loader = Accelerator(cpu=True).prepare(DataLoader(Rows(), batch_sampler=counted))
+    counted.series.resume()
+    seen = [[rows.int().tolist() for rows in loader] for _ in range(3)]
+    assert sum(seen, []) == epochs_of(tmp_path, 1, 3)[0]
+
+
+def test_a_data_set_in_another_order_does_not_resume(tmp_path):
+    def loader(dataset):
+        plans = EpochPlans(tmp_path, "random", embed=vectors, num_rows=ROWS, batch_size=4)
+        return PlannedLoader(Accelerator(cpu=True), dataset, plans, collate_fn=list)
+
+    begun = loader(pairs())
+    next(iter(begun))
+    state = begun.state_dict()
+    begun.sampler.series.end()
+    with pytest.raises(InputError, match="data set: is another one than that of the state, or in"):
+        loader(pairs().shuffle(seed=0).flatten_indices()).load_state_dict(state)
+    resumed = loader(pairs())
+    resumed.load_state_dict(state)
+    assert len(list(resumed)) == len(resumed) - 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from batchplan import InputError
@@ -221,6 +222,23 @@ def test_a_single_plan(tmp_path):
     plan().save(tmp_path / "plan.npz")
     seen = fit(PlannedData(Rows(), tmp_path / "plan.npz"), tmp_path, 1)
     assert seen == 2 * epoch_of(tmp_path / "plan.npz", 1)[0]
+
+
+def test_a_data_set_in_another_order_does_not_resume(tmp_path):
+    rows, stop = Dataset.from_dict({"row": range(ROWS)}), [Stop(tmp_path / "kept", 3)]
+
+    def data(dataset):
+        return PlannedData(dataset, plan(), loader={"collate_fn": numbers})
+
+    def numbers(rows):
+        return torch.tensor([float(row["row"]) for row in rows])
+
+    seen = fit(data(rows), tmp_path, 1, epochs=1, callbacks=stop)[:3]
+    backwards = rows.select(range(ROWS)[::-1]).flatten_indices()
+    with pytest.raises(InputError, match="data set: is another one than that of the state"):
+        fit(data(backwards), tmp_path, 1, epochs=1, resume=tmp_path / "kept")
+    seen += fit(data(rows), tmp_path, 1, epochs=1, resume=tmp_path / "kept")
+    assert sum(seen, []) == [*range(ROWS)]
 
 
 def on_a_plan_of_its_own(folder):

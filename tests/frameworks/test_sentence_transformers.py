@@ -574,6 +574,11 @@ def test_a_resumed_epoch_needs_the_plan_of_before(tmp_path, saved):
         with pytest.raises(InputError, match=says):
             trainer.train(resume_from_checkpoint=checkpoint)
     trainer = made_before(tmp_path, saved, PlanBatchSampler(random_plan()))
+    dataset = trainer.train_dataset
+    trainer.train_dataset = dataset.shuffle(seed=0).flatten_indices()
+    with pytest.raises(InputError, match="data: is another one than the checkpoint's"):
+        trainer.train(resume_from_checkpoint=checkpoint)
+    trainer.train_dataset = dataset
     trainer.train(resume_from_checkpoint=checkpoint)
     assert trainer.seen == [batch.tolist() for batch in random_plan().batches()][5:]
 

@@ -677,11 +677,15 @@ def test_a_state_of_another_epoch_than_the_one_that_was_set(tmp_path, taken, due
     for _ in range(taken):
         next(batches)
     sampler.set_epoch(due)
-    state = {**sampler.state_dict(), "epoch": 1, "position": taken}
-    with pytest.raises(
-        InputError, match=rf"epoch 1, but set_epoch\({due}\) was called; resume with"
-    ):
+    state = {**sampler.state_dict(), "epoch": 1, "position": taken, "plan": None}
+    says = rf"epoch 1, but set_epoch\({due}\) was called; resume with"
+    with pytest.raises(InputError, match=says):
         sampler.load_state_dict(state)
+    sampler.series.end()
+    resumed = PlanBatchSampler(make(tmp_path))
+    resumed.load_state_dict(state)
+    with pytest.raises(InputError, match=says):
+        resumed.set_epoch(due)
 
 
 def test_a_loop_that_never_sets_the_epoch_is_warned(tmp_path):
