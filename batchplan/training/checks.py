@@ -89,8 +89,8 @@ def check_dealing(batching: Batching, everywhere: bool) -> None:
 
 
 def counted_by_accelerate() -> bool:
-    """Return whether accelerate sets the epoch of its caller by the number of its passes, as it does
-    when one begins, if there is a single process."""
+    """Return whether accelerate sets the epoch of the caller by the number of its passes, as it
+    does when one begins, if there is a single process."""
     frame = sys._getframe(3).f_back  # of accelerate's set_epoch, beyond the caller's decorator
     if frame is None or frame.f_code.co_name != "__iter__":
         return False
@@ -154,7 +154,7 @@ def check_same_rows(planned: Any, dataset: Any) -> None:
     columns that both have are compared; one may be rewritten, such as by a tokenizer.
 
     Raises:
-        InputError: all differ.
+        InputError: all differ; or there are none, and the second was selected or sorted.
     """
     ours, others = _sample(planned) or {}, _sample(dataset) or {}
     shared = {name: (repr(ours[name]), repr(others[name])) for name in ours if name in others}
@@ -164,6 +164,13 @@ def check_same_rows(planned: Any, dataset: Any) -> None:
         raise InputError(
             "data set: the trainer has other rows than the plans got, or has them in another order "
             f"(column {differ[0]!r}); pass both the same data set"
+        )
+    moved = getattr(dataset, "_indices", None)
+    if ours and others and not shared and moved is not None and moved != planned._indices:
+        raise InputError(
+            "data set: the trainer's was selected, sorted or shuffled, and has no column of the "
+            "one that the plans got, so that their rows cannot be compared; keep a column, or, if "
+            "the plans got this order, call its flatten_indices()"
         )
 
 

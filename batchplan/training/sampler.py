@@ -161,8 +161,8 @@ class PlanBatchSampler:
     def state_dict(self) -> dict[str, Any]:
         """Return where this sampler is, as JSON values: the digest of the plan that the epoch began
         with, None if it is not made; the epoch, which is the next one if this one is complete; the
-        number of batches that were taken; and a digest of the data set, if known. A loader with workers takes some before the training
-        needs them."""
+        number of batches that were taken; and a digest of the data set, if it is known. A loader
+        with workers takes some batches before the training needs them."""
         return {
             "plan": None if self._plan is None else self._plan.begun,
             "epoch": self.epoch + self._complete,

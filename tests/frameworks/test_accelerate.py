@@ -285,8 +285,8 @@ def test_an_epoch_that_was_set_is_not_that_of_accelerate(tmp_path):
     counted = sampler()
     loader = Accelerator(cpu=True).prepare(DataLoader(Rows(), batch_sampler=counted))
     counted.series.resume()
-    seen = [[rows.int().tolist() for rows in loader] for _ in range(3)]
-    assert sum(seen, []) == epochs_of(tmp_path, 1, 3)[0]
+    seen = [rows.int().tolist() for _ in range(3) for rows in loader]
+    assert seen == epochs_of(tmp_path, 1, 3)[0]
 
 
 def test_a_data_set_in_another_order_does_not_resume(tmp_path):

@@ -9,6 +9,7 @@ from datasets import Dataset
 from transformers import Trainer, TrainingArguments
 
 from batchplan import InputError, Plan
+from batchplan.training.checks import check_same_rows
 from batchplan.training.transformers import PlannedBatches, PlannedEpochs
 
 from .numbers import ROWS, Rows, vectors
@@ -161,7 +162,7 @@ def test_a_resumed_epoch_needs_the_plan_that_it_began_with(tmp_path):
     plan = Plan.load(path)
     other = Plan(plan.rows[::-1].copy(), plan.batch_offsets, plan.metadata)
     other.save(path, force=True)
-    with pytest.raises(InputError, match="plan: is another one than the checkpoint's, .* step 3"):
+    with pytest.raises(InputError, match=r"plan: is another one than the checkpoint's, .* step 3"):
         train(tmp_path, resume=True)
 
 
@@ -194,6 +195,12 @@ def test_the_trainer_must_have_the_rows_of_the_plans(tmp_path):
         plans_in(trainer).dataset, trainer.train_dataset = planned, trained
         with pytest.raises(InputError, match=r"in another order \(column 'text'\)"):
             trainer.train()
+    numbers = rows.map(lambda row: {"rows": int(row["text"])}, remove_columns=["text", "label"])
+    order = np.random.default_rng(0).permutation(ROWS)
+    check_same_rows(rows.select(order), numbers.select(order))
+    check_same_rows(rows, numbers)
+    with pytest.raises(InputError, match="shuffled, and has no column of the one that the plans"):
+        check_same_rows(rows, numbers.select(order))
     known = rows.add_column("number", list(range(ROWS)))
     trainer = make(tmp_path / "rewritten")
     trainer.data_collator = lambda taken: {"rows": torch.tensor([row["number"] for row in taken])}
