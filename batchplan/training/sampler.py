@@ -204,7 +204,8 @@ class PlanBatchSampler:
             self.series.resume()
             plan = self.series.existing(epoch) if position and due == epoch else None
             # Between epochs, the digest is of the plan that was completed, or of the next one.
-            expected = [self.series.begun(max(0, epoch - (not position))), self.series.begun(epoch)]
+            epochs = sorted({max(0, epoch - (not position)), epoch})
+            expected = [self.series.begun(number) for number in epochs]
         if expected[0] is not None and state["plan"] not in (None, *expected):
             raise InputError(
                 f"state: is of {position} batches of the plan with digest {state['plan']}, but "
