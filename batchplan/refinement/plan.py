@@ -70,7 +70,8 @@ def refine_plan(plan: Plan, embeddings: Data, options: RefineOptions, runtime: R
     unchanged = {"passes": 0, "refine_gain": 0.0}
     refined = plan.with_metadata(metrics=unchanged)
     guard = guard_of(embeddings, options, runtime)
-    before.require_ids(embeddings, options.label_table, guard.reference)
+    if embeddings.ids is None:  # else these were compared
+        before.require_ids(embeddings, options.label_table, guard.reference)
     if options.passes:
         objective = make_objective(
             embeddings, runtime, similarity=options.similarity, temperature=options.temperature,

@@ -199,10 +199,11 @@ class PlanBatchSampler:
                 f"data set: is another one than that of the state, or in another order (digest "
                 f"{self._data}, expected {data}); go on with the data set of the checkpoint"
             )
-        expected = [None if plan is None else plan.begun]
         if self.series is not None:
             self.series.resume()
             plan = self.series.existing(epoch) if position and due == epoch else None
+        expected = [None if plan is None else plan.begun]
+        if self.series is not None and plan is None:
             # Between epochs, the digest is of the plan that was completed, or of the next one.
             epochs = sorted({max(0, epoch - (not position)), epoch})
             expected = [self.series.begun(number) for number in epochs]
