@@ -7,7 +7,7 @@ import numpy as np
 
 from batchplan.data.answer_options import APART
 from batchplan.errors import InputError
-from batchplan.options import BatchOrder
+from batchplan.options import BatchOrder, ShardOrder
 from batchplan.plans.batching import Batching
 from batchplan.plans.metadata import PlanMetadata
 from batchplan.plans.plan import Plan
@@ -39,8 +39,8 @@ def concat(
             one.
 
     Raises:
-        InputError: fewer than two plans; they are cut in different ways; or one that does not say
-            for how many rows it is.
+        InputError: fewer than two plans; they are cut in different ways, or made for files in
+            different orders without ids; or one that does not say for how many rows it is.
     """
     if len(plans) < 2:
         raise InputError(f"plans: got {len(plans)}, expected at least two to join")
@@ -80,12 +80,11 @@ def concat(
     )
     once = turns is None or np.array_equal(np.bincount(turns, minlength=len(parts)), steps)
     whole = once and all(plan.metadata.partitions_rows for plan in parts)
-    file_orders = {plan.metadata.shard_order for plan in parts} - {None}
+    ids_digest = _joined_digest([plan.metadata for plan in parts])
     metadata = PlanMetadata.stamped(
         batching, int(counts.sum()), whole,
         planner="concat", options=_options_of(parts), seed=seed,
-        shard_order=file_orders.pop() if len(file_orders) == 1 else None,
-        ids_digest=_joined_digest([plan.metadata for plan in parts]),
+        shard_order=_joined_order(plans, ids_digest is not None), ids_digest=ids_digest,
     )  # fmt: skip
     return Plan(rows, offsets, metadata)
 
@@ -100,6 +99,19 @@ def _options_of(parts: list[Plan]) -> dict[str, Any]:
             alike = found.count(found[0]) == len(found)
             options[name] = found[0] if alike else _distinct(found)
     return options
+
+
+def _joined_order(plans: Mapping[str, Plan], compared: bool) -> ShardOrder | None:
+    """Return the order of the files of all parts; None if it makes no difference, or differs but
+    ids are ``compared``. Raises InputError if it differs otherwise."""
+    orders = {order: name for name, plan in plans.items() if (order := plan.metadata.shard_order)}
+    if len(orders) > 1 and not compared:
+        (one, first), (other, name) = orders.items()
+        raise InputError(
+            f"{name}: of files in {other} order, but those of {first} are in {one} order, so that "
+            "no order of all files has the rows of both; plan all parts alike"
+        )
+    return next(iter(orders)) if len(orders) == 1 else None
 
 
 def _joined_digest(parts: list[PlanMetadata]) -> str | None:

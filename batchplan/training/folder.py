@@ -310,7 +310,9 @@ class PlanFolder:
     def _differences(self, run: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
         """Yield the name, the own and the saved value of each difference to ``run.json``."""
         if not self._run.exists():
-            return
+            raise InputError(
+                f"{self._run}: is missing, so that the plans there cannot be compared; {_MEND}"
+            )
         try:
             before = parse_json(read_regular(self._run, _MOST, "the description of a run"))
         except ValueError as error:  # InputError is one

@@ -109,6 +109,7 @@ class PlanBatchSampler:
             if self.series is None:
                 warn_of_new_order(dataset)
         self.epoch = self._passes = 0
+        self._completed: str | None = None  # digest of the plan before this epoch, by a state
         self._ever_set = self._awaited = False  # whether `set_epoch` was called: for the next pass
         self._placed = False  # whether the caller, not accelerate, or a state ever said the epoch
         self.start_at(0)
@@ -160,11 +161,12 @@ class PlanBatchSampler:
 
     def state_dict(self) -> dict[str, Any]:
         """Return where this sampler is, as JSON values: the digest of the plan that the epoch began
-        with, None if it is not made; the epoch, which is the next one if this one is complete; the
-        number of batches that were taken; and a digest of the data set, if it is known. A loader
-        with workers takes some batches before the training needs them."""
+        with, or of the one before it until it is made, None if not known; the epoch, which is the
+        next one if this one is complete; the number of batches that were taken; and a digest of the
+        data set, if it is known. A loader with workers takes some batches before the training needs
+        them."""
         return {
-            "plan": None if self._plan is None else self._plan.begun,
+            "plan": self._completed if self._plan is None else self._plan.begun,
             "epoch": self.epoch + self._complete,
             "position": self.position,
             "parts": ALL if self.rank == ALL else "own",
@@ -212,6 +214,7 @@ class PlanBatchSampler:
                 f"state: is of {position} batches of the plan with digest {state['plan']}, but "
                 f"this plan is {expected[0]}; go on with the plan of the checkpoint"
             )
+        self._completed = state["plan"] if due == epoch + (position > 0) else None
         position = position if due == epoch else 0
         self._plan, self.epoch, self._placed = plan, due, True
         self.start_at(position)

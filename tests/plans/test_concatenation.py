@@ -71,3 +71,19 @@ def test_refusals():
         concat({**plans, "other": other})
     with pytest.raises(InputError, match=r"^by hand: has no metadata"):
         concat({**plans, "by hand": Plan.cut(range(8), Batching(4), num_rows=8)})
+
+
+def test_files_in_different_orders():
+    """No order of all files has the rows of all parts, and only ids would tell."""
+    orders = ("natural", None, "lexicographic")
+    plans = {
+        name: plan.with_metadata(shard_order=order)
+        for (name, plan), order in zip(parts_of().items(), orders, strict=True)
+    }
+    says = r"^part 2: of files in lexicographic order, but those of part 0 are in natural order"
+    with pytest.raises(InputError, match=says):
+        concat(plans)
+    with_ids = {name: plan.with_metadata(ids_digest="9") for name, plan in plans.items()}
+    assert concat(with_ids).metadata.shard_order is None
+    del plans["part 0"]
+    assert concat(plans).metadata.shard_order == "lexicographic"

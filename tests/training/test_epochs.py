@@ -346,6 +346,17 @@ def test_a_run_with_other_data_or_options_does_not_resume(tmp_path, changed, say
     make(tmp_path, **known, keep=3, timeout=1).for_epoch(1)
 
 
+def test_plans_without_the_description_of_their_run(tmp_path):
+    make(tmp_path).for_epoch(0)
+    (tmp_path / "plans" / "run.json").unlink()
+    again = make(tmp_path)
+    again.resume()
+    with pytest.raises(InputError, match=r"run.json: is missing, .* be compared; remove the fold"):
+        again.for_epoch(1)
+    assert [path.name for path in again.saved()] == ["plan-0000.npz"]
+    assert not (tmp_path / "plans" / "run.json").exists()
+
+
 @pytest.mark.parametrize("take", [lambda plans: plans.for_epoch(0), PlanBatchSampler])
 def test_a_new_run_does_not_train_on_the_plans_of_an_earlier_one(tmp_path, take):
     """It has the same data, options and seed: a model trained at another rate, say."""
@@ -739,10 +750,16 @@ def test_a_state_between_epochs_is_of_the_plans_in_the_folder(tmp_path, every, t
         plan = Plan.load(path)
         Plan(plan.rows[::-1].copy(), plan.batch_offsets, plan.metadata).save(path, force=True)
 
+    def passed_on(state):
+        sampler = PlanBatchSampler(make(tmp_path, every=every))
+        sampler.set_epoch(2)
+        sampler.load_state_dict(state)
+        return sampler.state_dict()  # saved before the first step
+
     def resumed(folder, **more):
         sampler = PlanBatchSampler(make(folder, every=every, **more))
         sampler.set_epoch(2)
-        sampler.load_state_dict(state)
+        sampler.load_state_dict(passed_on(state))
         return sampler.plan.digest
 
     with pytest.raises(InputError, match=r"state: is of \d batches of the plan with digest"):
