@@ -102,8 +102,8 @@ def embed(
 
     Raises:
         InputError: the data cannot be read, a column is missing or holds no text, ids are not
-            unique, vectors do not fit into float16, the output cannot be used, or an interrupted
-            run had other facts.
+            unique, the encoder returns no vector for each text, vectors do not fit into float16,
+            the output cannot be used, or an interrupted run had other facts.
         ResourceError: there is no such device.
         OutputError: a file could not be written. Finished shards are kept.
     """
@@ -122,6 +122,11 @@ def embed(
             "batch_size": settings.batch_size, "shard_rows": settings.shard_rows,
         }  # fmt: skip
         if ids is not None:
+            if "id" in settings.written:
+                raise InputError(
+                    "columns: got 'id', as which the row ids are written; rename the column, or "
+                    "write no ids with --id-column ''"
+                )
             facts["ids"] = f"{ids.type} {ids_digest(ids)}"
         if settings.keep_texts:
             facts["texts"] = _CUT
@@ -202,11 +207,12 @@ def _claim(folder: Path, facts: dict[str, Any], force: bool) -> None:
     path, before, names = folder / NAME, {}, list(facts)
     if path.exists():
         before = embedded_facts(folder)
-        names = [name for name in facts if before.get(name) != facts[name]]
+        names = [name for name in {**facts, **before} if before.get(name) != facts.get(name)]
         if names and not force:
             raise InputError(
                 f"{folder}: was begun with {names[0]} {before.get(names[0])!s:.80}, now it is "
-                f"{facts[names[0]]!s:.80}; run as before to go on, or pass --force to begin again"
+                f"{facts.get(names[0])!s:.80}; run as before to go on, or pass --force to begin "
+                "again"
             )
     for old in folder.glob("shard-*") if names else ():
         remove(old)
@@ -231,12 +237,19 @@ def _by_model(
         codes = coded.indices.to_numpy()
         counts = np.bincount(codes)
         order = np.argsort(-pc.binary_length(coded.dictionary).to_numpy(), kind="stable")
-        vectors = []
+        vectors: list[_Vectors] = []
         for start in range(0, len(order), at_once):
             some = order[start : start + at_once]
+            found = encoder.encode(coded.dictionary.take(pa.array(some)).to_pylist(), column)
             with np.errstate(over="ignore"):
-                rows = encoder.encode(coded.dictionary.take(pa.array(some)).to_pylist(), column)
-                vectors.append(rows.astype(np.float16))
+                own = np.asarray(found).astype(np.float16)
+            dim = vectors[0].shape[1] if vectors else max(own.shape[1:2], default=0)
+            if own.shape != (len(some), dim) or not dim:
+                raise InputError(
+                    f"encoder: returned {own.shape} for {len(some)} texts, expected "
+                    f"({len(some)}, {dim if vectors else 'd'}), a vector for each text in turn"
+                )
+            vectors.append(own)
             advance(int(counts[some].sum()))
         yield np.concatenate(vectors)[np.argsort(order)[codes]]
 

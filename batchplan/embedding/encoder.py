@@ -14,6 +14,7 @@ from sentence_transformers import SentenceTransformer
 
 from batchplan.embedding.hub import located
 from batchplan.embedding.options import EmbedOptions
+from batchplan.embedding.table import description
 from batchplan.errors import InputError
 from batchplan.runtime import Runtime
 from batchplan.text import keyed_url
@@ -102,10 +103,16 @@ def load_model(name: str, device: str) -> Any:
 
 
 def _digest(model: Any) -> str:
-    """Return a digest of the weights, and of the descriptions of modules and tokenizer."""
+    """Return a digest of the weights, prompts, configurations and tokenizers."""
     digest = hashlib.blake2b(digest_size=16)
-    described = f"{model!r} {model.tokenizer!r} {model.prompts!r}"
-    digest.update(re.sub(r" at 0x[0-9a-f]+|name_or_path='[^']*'", "", described).encode())
+    parts: dict[int, Any] = {}  # each once, as modules share them
+    for module in model.modules():
+        held = (getattr(module, name, None) for name in ("config", "tokenizer"))
+        parts |= {id(part): part for part in held if part is not None}
+    described = [f"{model!r} {model.prompts!r} {model.default_prompt_name!r}"]
+    described += map(description, parts.values())
+    for text in described:
+        digest.update(re.sub(r" at 0x[0-9a-f]+|name_or_path='[^']*'", "", text).encode())
     for name, tensor in model.state_dict().items():
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())

@@ -52,6 +52,12 @@ class EmbedOptions:
             raise OptionError(
                 f"columns: got {self.columns!r:.80}, expected names that differ, joined by commas"
             )
+        outputs = [*self.written, *(f"{name}_text" for name in self.written if self.keep_texts)]
+        if twice := [name for name in outputs if outputs.count(name) > 1]:
+            raise OptionError(
+                f"columns: got {self.columns!r:.80}, two of which would be written as "
+                f"{twice[0]!r:.80}; rename one of them"
+            )
         for label, values in (("prompt", self.prompt), ("prompt text", self.prompt_text)):
             if values and len(values) != len(names):
                 raise OptionError(

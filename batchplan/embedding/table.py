@@ -1,6 +1,7 @@
 """Vectors of texts from the token vectors of a model, without a pass of the model."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -108,16 +109,18 @@ def token_table(model: Any, sides: Sequence[Iterable[Sequence[str]]]) -> TokenTa
     """
     most = min(getattr(model, "max_seq_length", None) or _TOKENS, _TOKENS)
     tokens = []
-    for side in sides:
-        parts = [pa.array(_tokens(model.tokenizer, texts, most), _LIST) for texts in side]
-        tokens.append(pa.chunked_array(parts, _LIST).combine_chunks())
+    with _unset(model.tokenizer) as tokenizer:
+        for side in sides:
+            parts = [pa.array(_tokens(tokenizer, texts, most), _LIST) for texts in side]
+            tokens.append(pa.chunked_array(parts, _LIST).combine_chunks())
     return TokenTable(tokens, table_of(model))
 
 
 def has_table(model: Any) -> bool:
     """Return whether a model has a tokenizer, and a vector for each of its tokens."""
     try:
-        tokens = _tokens(model.tokenizer, ["token"], _TOKENS)[0]
+        with _unset(model.tokenizer) as tokenizer:
+            tokens = _tokens(tokenizer, ["token"], _TOKENS)[0]
         return bool(len(table_of(model)) > max(tokens))
     except (AttributeError, KeyError, TypeError, ValueError):  # no texts, no table, many tokenizers
         return False
@@ -133,6 +136,39 @@ def table_of(model: Any) -> NDArray[Any]:
         if isinstance(module, Embedding | EmbeddingBag) and module.weight.ndim == 2:
             return np.asarray(module.weight.detach().float().cpu())
     raise ValueError("no table of tokens")
+
+
+def description(part: Any) -> str:
+    """Return what decides the tokens of a tokenizer, or what the configuration of a model says."""
+    if hasattr(part, "to_json_string"):
+        return str(part.to_json_string())
+    inner = getattr(part, "backend_tokenizer", part)  # of transformers, whose own repr lacks words
+    try:
+        return f"{part!r} {inner.to_str()}"
+    except Exception:  # not of the library tokenizers, or with parts that it cannot write
+        words = part.get_vocab() if hasattr(part, "get_vocab") else {}
+        return f"{part!r} {sorted(words.items())}"
+
+
+@contextmanager
+def _unset(tokenizer: Any) -> Iterator[Any]:
+    """Yield a tokenizer without the padding and truncation that earlier calls have left, of the
+    library tokenizers if it has one. They are put back."""
+    inner = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    if not hasattr(inner, "encode_batch"):
+        yield tokenizer
+        return
+    padding, truncation = inner.padding, inner.truncation
+    try:
+        inner.no_padding()
+        if inner is not tokenizer:  # else the truncation is one of the model
+            inner.no_truncation()
+        yield inner
+    finally:
+        if padding is not None:
+            inner.enable_padding(**padding)
+        if truncation is not None:
+            inner.enable_truncation(**truncation)
 
 
 def _tokens(tokenizer: Any, texts: Sequence[str], most: int) -> list[list[int]]:

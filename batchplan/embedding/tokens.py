@@ -14,11 +14,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from batchplan.data.arrow_types import plain
 from batchplan.data.embeddings import Embeddings
 from batchplan.data.memory import is_transformed
 from batchplan.data.texts import paired_columns, strings_of
 from batchplan.embedding.hub import located
-from batchplan.embedding.table import has_table, table_of, token_table
+from batchplan.embedding.table import description, has_table, table_of, token_table
 from batchplan.errors import InputError
 from batchplan.extras import missing_told
 from batchplan.files.documents import parse_json
@@ -63,7 +64,7 @@ class ModelTable:
             found = model.tokenizer, table_of(model)
         tokenizer, vectors = found
         digest = hashlib.blake2b(vectors.tobytes(), digest_size=16)
-        digest.update(getattr(tokenizer, "to_str", tokenizer.__repr__)().encode())
+        digest.update(description(tokenizer).encode())
         return cls(tokenizer, vectors, {"model": name, "table": f"b2:{digest.hexdigest()}"})
 
 
@@ -99,7 +100,7 @@ def token_embeddings(model: Any, dataset: Any) -> Embeddings:
             "and positive"
         )
     for name in columns:
-        if nulls := table[name].null_count:
+        if nulls := plain(table[name]).cast(pa.large_string()).null_count:  # also in a dictionary
             raise InputError(f"x: column {name!r} has {nulls} rows without text; drop them")
     model = ModelTable.read(model) if isinstance(model, str) else model
     if not has_table(model):

@@ -199,6 +199,34 @@ def test_another_run_is_not_mixed_in(encoder, changes, names, interrupted):
     assert files("pairs") == files("whole")
 
 
+def test_shards_with_texts_are_not_mixed_with_others(data):
+    with pytest.raises(KeyboardInterrupt):
+        embed(Letters(40), data, "pairs", **options(keep_texts=True))
+    with pytest.raises(InputError, match="was begun with texts 300, now it is None"):
+        embed(Letters(), data, "pairs", **options())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda vectors: np.vstack([vectors, vectors[:1]]),
+        lambda vectors: vectors[:-1],
+        lambda vectors: vectors[:, 0],
+        lambda vectors: vectors[:, :0],
+        lambda vectors: vectors[:, : len(vectors) % 5 + 1],
+        lambda vectors: vectors[:, :, None],
+    ],
+)
+def test_an_encoder_returns_a_vector_for_each_text(answer, data, monkeypatch):
+    class Other(Letters):
+        def encode(self, texts, column):
+            return answer(super().encode(texts, column))
+
+    monkeypatch.setattr("batchplan.embedding.embedding._BATCHES_AT_ONCE", 4)
+    with pytest.raises(InputError, match=r"encoder: returned \(\d.*\) for \d texts, expected \("):
+        embed(Other(), data, "pairs", **options())
+
+
 def test_other_ids_are_not_mixed_in(interrupted, table):
     renumbered = table.set_column(0, "id", [[f"m{row}" for row in range(ROWS)]])
     pq.write_table(renumbered, "data.parquet")
@@ -304,6 +332,8 @@ def test_progress_counts_the_texts_of_all_rows(data):
         ({"prompt": ["query"]}, "prompt: got 1, expected 2, one for each column"),
         ({"prompt_text": ["a", "b", "c"]}, "prompt text: got 3, expected 2"),
         ({"prompt": ["a", "b"], "prompt_text": ["a", "b"]}, "given with prompt text, expected one"),
+        ({"columns": "negative_1,b,c"}, "two of which would be written as 'negative_1'; rename"),
+        ({"columns": "a,a_text", "keep_texts": True}, "would be written as 'a_text'"),
         ({"batch_size": 0}, "batch size: got 0"),
         ({"shard_rows": 0}, "shard rows: got 0"),
     ],
@@ -334,6 +364,14 @@ def test_bad_data(data, table):
         embed(Letters(), "twice.parquet", "pairs", **options())
     with pytest.raises(InputError, match="would overwrite or join the input"):
         embed(Letters(), "parts", "parts/pairs", **options())
+    with pytest.raises(InputError, match="columns: got 'id', as which the row ids are written"):
+        embed(Letters(), data, "pairs", **options(columns="id,anchor"))
+    letters = pa.py_buffer(b"\xff" * ROWS)
+    offsets = pa.array(range(ROWS + 1), pa.int32()).buffers()[1]
+    broken = pa.Array.from_buffers(pa.string(), ROWS, [None, offsets, letters])
+    pq.write_table(table.set_column(1, "anchor", broken), "broken.parquet")
+    with pytest.raises(InputError, match=r"broken.parquet: cannot be read as Parquet .*UTF8"):
+        embed(Letters(), "broken.parquet", "pairs", **options())
     assert not PARTIAL.exists()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -130,6 +131,20 @@ def test_another_model_does_not_go_on():
     changed.save("model")
     shorter = SentenceEncoder("model", EmbedOptions(columns="anchor"))
     assert shorter.facts["weights"] != encoder.facts["weights"]
+    for file, change in (
+        ("config_sentence_transformers.json", {"default_prompt_name": "query"}),
+        ("config.json", {"num_attention_heads": 4}),
+        ("tokenizer.json", {"normalizer": {"type": "Lowercase"}}),
+    ):
+        path = Path("model", file)
+        before = path.read_text()
+        path.write_text(json.dumps(json.loads(before) | change))
+        said = SentenceEncoder("model", EmbedOptions(columns="anchor"))
+        assert said.facts["weights"] != shorter.facts["weights"], file
+        path.write_text(before)
+    shutil.copytree("model", "copy")
+    copy = SentenceEncoder("copy", EmbedOptions(columns="anchor"))
+    assert copy.facts["weights"] == shorter.facts["weights"]
     next(changed.parameters()).data[0, 0] += 1
     changed.save("model")
     other = SentenceEncoder("model", EmbedOptions(columns="anchor"))

@@ -119,5 +119,14 @@ def test_models_with_and_without_a_table(saved):
         x, y = token_table(model, texts).embed(np.arange(4))
         assert x.shape == y.shape == (4, dim)
         assert not np.array_equal(x[1], x[3])
+        # settings that an earlier call has left change nothing, and stay
+        used = getattr(model.tokenizer, "backend_tokenizer", model.tokenizer)
+        used.enable_padding(length=9)
+        used.enable_truncation(1 if used is not model.tokenizer else 64)
+        left = used.padding, used.truncation
+        for side, own in zip((x, y), token_table(model, texts).embed(np.arange(4)), strict=True):
+            np.testing.assert_array_equal(side, own)
+        assert has_table(model)
+        assert (used.padding, used.truncation) == left
     assert not has_table(SentenceTransformer(modules=[Normalize()], device="cpu"))
     assert not has_table(torch.nn.Linear(2, 2))

@@ -244,6 +244,12 @@ def test_in_python():
     assert len(list(PlanBatchSampler(plan))) == ROWS // 8
 
 
+def test_nulls_in_a_dictionary_are_refused():
+    values = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int32()), pa.array(["x1", None]))
+    with pytest.raises(InputError, match="column 'anchor' has 1 rows without text"):
+        batchplan.token_embeddings("model", pa.table({"anchor": values, "positive": ["y1", "y2"]}))
+
+
 def test_refusals():
     said = run("plan", "pairs.parquet", code=3).stderr
     assert len(said.splitlines()) == 1

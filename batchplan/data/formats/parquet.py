@@ -46,7 +46,10 @@ def open_table(stream: pa.NativeFile, path: ShardPath) -> Iterator[TableFile]:
                 # A small file may have a long text many times, so these stay in dictionaries. Of
                 # other texts not, as Arrow keeps the dictionary of all that a row group has had.
                 coded = pq.ParquetFile(stream, metadata=meta, read_dictionary=texts, **how)
-                yield from (coded if texts else file).iter_batches(min(rows, most), columns=columns)
+                used = coded if texts else file
+                for batch in used.iter_batches(min(rows, most), columns=columns):
+                    batch.validate(full=True)  # texts that are no UTF-8 would be read
+                    yield batch
 
             # Some files state no rows but in their row groups.
             yield TableFile(file.schema_arrow, sum(group.num_rows for group in groups), batches)
