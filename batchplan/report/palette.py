@@ -2,40 +2,27 @@
 
 from typing import Any
 
-#: CSS variables of the page have the same names. Pictures are drawn in these colours.
-COLOURS = {
-    "page": "#f4f6f8",
-    "ink": "#1b1f24",
-    "muted": "#59636e",
-    "grid": "#dfe3e8",
-    "card": "#ffffff",
-    "random": "#8b949e",
-    "frame": "#fdfdfd",  # of batches, on the shades of their similarities
+# By name, in a light scheme and in a dark one, which is lighter for a contrast of 3 to 1.
+_PALETTE = {
+    "page": ("#f4f6f8", "#12161b"),
+    "ink": ("#1b1f24", "#e8ecf1"),
+    "muted": ("#59636e", "#a3adb8"),
+    "grid": ("#dfe3e8", "#343c46"),
+    "card": ("#ffffff", "#1b2028"),
+    "random": ("#8b949e", "#8b95a1"),
+    "frame": ("#fdfdfd", "#fcfcfc"),  # of batches, on the shades of their similarities
     # Okabe and Ito (2008), distinct for people with any colour vision; darker here, so that lines
     # have a contrast of 3 to 1 with the page.
-    "plan-1": "#0072b2",
-    "plan-2": "#d55e00",
-    "plan-3": "#00845e",
-    "plan-4": "#b4518d",
-    "plan-5": "#a67c00",
-    "plan-6": "#3b8fc4",
+    "plan-1": ("#0072b2", "#4aa8e0"),
+    "plan-2": ("#d55e00", "#f08a3c"),
+    "plan-3": ("#00845e", "#33b98c"),
+    "plan-4": ("#b4518d", "#e08cbd"),
+    "plan-5": ("#a67c00", "#e2b93b"),
+    "plan-6": ("#3b8fc4", "#8fd0f5"),
 }
-# The palette in a dark scheme, lighter for a contrast of 3 to 1.
-DARK = {
-    "page": "#12161b",
-    "ink": "#e8ecf1",
-    "muted": "#a3adb8",
-    "grid": "#343c46",
-    "card": "#1b2028",
-    "random": "#8b95a1",
-    "frame": "#fcfcfc",
-    "plan-1": "#4aa8e0",
-    "plan-2": "#f08a3c",
-    "plan-3": "#33b98c",
-    "plan-4": "#e08cbd",
-    "plan-5": "#e2b93b",
-    "plan-6": "#8fd0f5",
-}
+#: CSS variables of the page have the same names. Pictures are drawn in the light colours.
+COLOURS = {name: light for name, (light, _) in _PALETTE.items()}
+DARK = {name: dark for name, (_, dark) in _PALETTE.items()}
 INK, MUTED, GRID, CARD, RANDOM = (
     COLOURS[name] for name in ("ink", "muted", "grid", "card", "random")
 )
