@@ -1,19 +1,9 @@
 """The options that say which documents are known to answer which anchors."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from batchplan.errors import OptionError
 from batchplan.options import SimilarityOptions, option
-
-
-def label_table_option() -> Any:
-    """Return the option ``label_table`` of everything that reads columns of labels or ids."""
-    return option(
-        None,
-        "Parquet file with these columns, in the order of the rows.  [default: EMBEDDINGS]",
-        kind="path",
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +28,11 @@ class AnswerOptions(SimilarityOptions):
         "Parquet file or qrels with ids of anchors and of more documents that answer them.",
         kind="path",
     )
-    label_table: str | None = label_table_option()
+    label_table: str | None = option(
+        None,
+        "Parquet file with these columns, in the order of the rows.  [default: EMBEDDINGS]",
+        kind="path",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
