@@ -19,6 +19,12 @@ def storage(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
+def decoded(kind: pa.DataType) -> pa.DataType:
+    """Return the type in which values are stored, without a dictionary."""
+    kind = storage(kind)
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
 def plain(values: Any) -> Any:
     """Return the values of an array, chunked or not, as stored. Views of text, which polars writes
     and few functions of Arrow take, become dictionaries."""
@@ -95,10 +101,7 @@ def is_list(kind: pa.DataType) -> bool:
 
 def is_text(kind: pa.DataType) -> bool:
     """Return whether values are strings, also in a dictionary."""
-    kind = storage(kind)
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    return kind in (pa.string(), pa.large_string(), pa.string_view())
+    return decoded(kind) in (pa.string(), pa.large_string(), pa.string_view())
 
 
 def is_bytes(kind: pa.DataType) -> bool:
@@ -121,9 +124,7 @@ def vector_type(kind: pa.DataType) -> pa.DataType | None:
 def label_type(kind: pa.DataType) -> pa.DataType | None:
     """Return the type in which labels are read: their integer type, boolean, or large_string; None
     for others."""
-    kind = storage(kind)
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
+    kind = decoded(kind)
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return kind
     # Plain strings overflow their 32-bit offsets at 2 GB when chunks are combined.
@@ -133,9 +134,7 @@ def label_type(kind: pa.DataType) -> pa.DataType | None:
 def id_type(kind: pa.DataType) -> pa.DataType | None:
     """Return the type in which ids are read: their type of numbers, large_string or large_binary;
     None for others. `batchplan.data.ids.whole` turns floats and decimals into integers."""
-    kind = storage(kind)
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
+    kind = decoded(kind)
     if pa.types.is_float32(kind) or pa.types.is_float64(kind) or pa.types.is_decimal(kind):
         return kind
     if is_bytes(kind) or pa.types.is_fixed_size_binary(kind) or kind == pa.binary_view():
