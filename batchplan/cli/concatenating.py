@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from batchplan.cli.grouping import check_no_urls, grouped
+from batchplan.cli.grouping import argument, grouped
 from batchplan.cli.options import FORCE
 from batchplan.cli.output import say
 from batchplan.options import BatchOrder, option
@@ -15,14 +13,7 @@ from batchplan.options import BatchOrder, option
 if TYPE_CHECKING:  # it loads numpy
     from batchplan.plans.plan import Plan
 
-Parts = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="PLAN",
-        callback=check_no_urls,
-        help="Plans of the parts, in the order of the data.",
-    ),
-]
+Parts = Annotated[list[str], argument("PLAN", "Plans of the parts, in the order of the data.")]
 
 
 @grouped

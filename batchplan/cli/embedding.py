@@ -6,9 +6,7 @@ from dataclasses import MISSING, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from batchplan.cli.grouping import check_no_urls, grouped
+from batchplan.cli.grouping import argument, grouped
 from batchplan.cli.materializing import Data
 from batchplan.cli.options import FORCE, JSON, QUIET, VERBOSE, HostSession, Session
 from batchplan.cli.output import print_json
@@ -21,12 +19,7 @@ if TYPE_CHECKING:  # it loads rich
     from batchplan.cli.console import Watch
 
 Model = Annotated[
-    str,
-    typer.Argument(
-        metavar="MODEL",
-        callback=check_no_urls,
-        help="Folder of a sentence-transformers model, or its name on the Hub.",
-    ),
+    str, argument("MODEL", "Folder of a sentence-transformers model, or its name on the Hub.")
 ]
 
 

@@ -48,6 +48,11 @@ def check_no_urls(option: typer.CallbackParam, paths: str | list[str]) -> str | 
     return paths
 
 
+def argument(metavar: str, help: str, check: Any = check_no_urls) -> Any:  # noqa: A002
+    """Return an argument for typer that names files, which ``check`` requires to be there."""
+    return typer.Argument(metavar=metavar, callback=check, help=help)
+
+
 def grouped(function: Callable[..., None]) -> Callable[..., None]:
     """Return the function with a signature that typer can read.
 

@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from dataclasses import MISSING
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from batchplan.cli.grouping import check_no_urls, grouped
+from batchplan.cli.grouping import argument, grouped
 from batchplan.cli.options import (
     BATCH_SIZE,
     FORCE,
@@ -29,10 +27,8 @@ if TYPE_CHECKING:  # it loads numpy and pyarrow
 
 Data = Annotated[
     list[str],
-    typer.Argument(
-        metavar="DATA",
-        callback=check_no_urls,
-        help="Parquet, JSON lines or Arrow files, folders or globs, or folders of datasets.",
+    argument(
+        "DATA", "Parquet, JSON lines or Arrow files, folders or globs, or folders of datasets."
     ),
 ]
 

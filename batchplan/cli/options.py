@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from batchplan.cli.grouping import check_no_urls, check_paths
+from batchplan.cli.grouping import argument, check_paths
 from batchplan.errors import InputError, OptionError
 from batchplan.files.remote import local_path
 from batchplan.options import SHARD_ORDER, ShardOrder, option, paths_of
@@ -25,16 +25,14 @@ if TYPE_CHECKING:  # these load numpy and rich
     from batchplan.plans import Plan
     from batchplan.quality import RowFacts
 
-PlanFile = Annotated[
-    str, typer.Argument(metavar="PLAN", callback=check_no_urls, help="Plan file, in any format.")
-]
+PlanFile = Annotated[str, argument("PLAN", "Plan file, in any format.")]
 Inputs = Annotated[
     list[str],
-    typer.Argument(
-        metavar="EMBEDDINGS",
-        callback=check_paths,
-        help="Files, folders, globs or URLs: both sides in one (Parquet, Arrow, safetensors), or "
-        "x (also NPY, fbin).",
+    argument(
+        "EMBEDDINGS",
+        "Files, folders, globs or URLs: both sides in one (Parquet, Arrow, safetensors), or x "
+        "(also NPY, fbin).",
+        check_paths,
     ),
 ]
 BATCH_SIZE = option(None, "Batch size of a plan file without metadata.", "--batch-size", "-b")

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from batchplan.cli.grouping import check_paths, grouped
+from batchplan.cli.grouping import argument, check_paths, grouped
 from batchplan.cli.options import BATCH_SIZE, FORCE, Measuring, load_plan
 from batchplan.options import option
 from batchplan.text import one_line
@@ -23,10 +23,10 @@ ATLAS = (  # as it finds the columns
 def report(
     inputs: Annotated[
         list[str],
-        typer.Argument(
-            metavar="PLAN... EMBEDDINGS",
-            callback=check_paths,
-            help="One to six plan files, then their embeddings: a file, folder or glob.",
+        argument(
+            "PLAN... EMBEDDINGS",
+            "One to six plan files, then their embeddings: a file, folder or glob.",
+            check_paths,
         ),
     ],
     measuring: Measuring,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from batchplan.cli.grouping import check_no_urls, grouped
+from batchplan.cli.grouping import argument, grouped
 from batchplan.cli.options import BATCH_SIZE, JSON
 from batchplan.cli.output import print_json
 from batchplan.options import option
@@ -19,12 +19,7 @@ if TYPE_CHECKING:  # it loads numpy
 _FAILED = 1  # exit status when steps differ
 
 Plans = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="PLAN",
-        callback=check_no_urls,
-        help="One plan, a plan for each epoch, or the folder of EpochPlans.",
-    ),
+    list[str], argument("PLAN", "One plan, a plan for each epoch, or the folder of EpochPlans.")
 ]
 
 
