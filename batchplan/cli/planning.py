@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # these load numpy and rich
     from batchplan.plans import Plan
     from batchplan.quality.gain import Gain
 
-PLAN_FILE, REFINED_FILE, TABLE_FILE = "plan.npy", "refined.npy", "negatives.parquet"
+_PLAN_FILE, _TABLE_FILE = "plan.npy", "negatives.parquet"
 _FORMATS = ".npy, .parquet, .npz, .jsonl or .txt, or - for text on standard output."
 # Options that the command of `plan` always names: what it chose, and what the training has.
 _ALWAYS_SPELLED = ("batch_size", "temperature", "mega_batches", "relative_margin", "guard_penalty")
@@ -44,11 +44,8 @@ _MEASURED = "temperature", "similarity"  # options of planners that evaluations 
 _REFERENCE = "reference", "reference_pair"
 
 
-def _output(content: str, default: str) -> Any:
-    return option(None, f"{content}: {_FORMATS}  [default: {default}]", "--output", "-o")
-
-
-_REFINED = _output("Plan file", REFINED_FILE)
+def _output(default: str) -> Any:
+    return option(default, f"Plan file: {_FORMATS}", "--output", "-o")
 
 
 class _Worked(NamedTuple):
@@ -69,12 +66,11 @@ class _Worked(NamedTuple):
 
 def planner_command(name: str, planner: Planner) -> Callable[..., None]:
     """Return the command of a planner, as a function that typer can read."""
+    shown = _output(_PLAN_FILE)
     if issubclass(planner.options, TableOptions):
-        default = f"{TABLE_FILE} or {PLAN_FILE}"
+        default = f"{_TABLE_FILE} or {_PLAN_FILE}"
         content = "Table (.parquet), or with --as-batches a plan file"
         shown = option(None, f"{content}.  [default: {default}]", "--output", "-o")
-    else:
-        shown = _output("Plan file", PLAN_FILE)
 
     def command(
         *,
@@ -89,7 +85,7 @@ def planner_command(name: str, planner: Planner) -> Callable[..., None]:
             return _Worked(run_planner(name, opened.data, options, opened.runtime), options)
 
         table = options.makes_table()
-        path = (TABLE_FILE if table else PLAN_FILE) if output is None else output
+        path = (_TABLE_FILE if table else _PLAN_FILE) if output is None else output
         read = paths_of(options, session)
         _run(work, session, embeddings or [], path, read, table=table, force=force, json=json)
 
@@ -112,7 +108,7 @@ def plan(
         "Hub. Takes seconds, and keeps the vectors next to the plan.",
     ),
     embed: bool = option(False, "Run the whole model of --model instead.", "--embed"),
-    output: str | None = _output("Plan file", PLAN_FILE),
+    output: str = _output(_PLAN_FILE),
     force: bool = FORCE,
     json: bool = JSON,
 ) -> None:
@@ -124,16 +120,16 @@ def plan(
     Example:
       batchplan plan embeddings.parquet -o plan.npy
     """
-    path, watch = PLAN_FILE if output is None else output, None
+    watch = None
     if embed and model is None:
         raise OptionError("embed: given without --model; name the model that embeds the texts")
     if model is not None:
         from batchplan.cli.embedding import embedded_texts
 
-        _check(path, embeddings, force, json)
+        _check(output, embeddings, force, json)
         options = _labelled(options, embeddings)
         folder, session, watch = embedded_texts(
-            embeddings, model, path, session, whole=embed, force=force
+            embeddings, model, output, session, whole=embed, force=force
         )
         embeddings = [folder]
 
@@ -143,13 +139,13 @@ def plan(
         wanted = {field.name: getattr(options, field.name) for field in fields(options)}
         name, settings = choose(opened.data, wanted, opened.runtime)
         loud = replace(session, quiet=False, verbose=False)
-        command = spelled(name, embeddings, settings, loud, always=_ALWAYS_SPELLED, output=path)
+        command = spelled(name, embeddings, settings, loud, always=_ALWAYS_SPELLED, output=output)
         opened.runtime.note(COMMAND, command)
         made = run_planner(name, opened.data, settings, opened.runtime)
         return _Worked(made, settings, command=command)
 
     _run(
-        work, session, embeddings, path, paths_of(options, session), force=force, json=json,
+        work, session, embeddings, output, paths_of(options, session), force=force, json=json,
         watch=watch,
     )  # fmt: skip
 
@@ -162,7 +158,7 @@ def refine(
     options: RefineOptions,
     session: ListSession,
     batch_size: int | None = BATCH_SIZE,
-    output: str | None = _REFINED,
+    output: str = _output("refined.npy"),
     force: bool = FORCE,
     json: bool = JSON,
 ) -> None:
@@ -184,9 +180,8 @@ def refine(
         made = refine_plan(before, opened.data, options, opened.runtime)
         return _Worked(made, options, before=before)
 
-    path = REFINED_FILE if output is None else output
     read = [plan, *paths_of(options, session)]
-    _run(work, session, embeddings or [], path, read, force=force, json=json)
+    _run(work, session, embeddings or [], output, read, force=force, json=json)
 
 
 def _require_ids(path: str, plan: Plan, ids: Any) -> None:
