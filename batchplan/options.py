@@ -226,19 +226,27 @@ def check_options(options: Any, names: Container[str] | None = None) -> None:
             )
 
 
-def check_one_limit(options: object) -> list[str]:
-    """Return the limits that are set, as text for messages; at most one may be set.
+def check_one_limit(options: Any, unguarded: str) -> bool:
+    """Return whether one of the limits is set.
+
+    Args:
+        options: their ``guard`` says whether a limit applies at all.
+        unguarded: what ``--no-guard`` does, for messages.
 
     Raises:
-        OptionError: names the first two.
+        OptionError: names two limits, or one without a guard.
     """
     values = [(name.replace("_", " "), getattr(options, name)) for name in LIMITS]
-    limits = [f"{label} {value}" for label, value in values if value is not None]
-    if len(limits) > 1:
+    given = [f"{label} {value}" for label, value in values if value is not None]
+    if len(given) > 1:
         raise OptionError(
-            f"{limits[0]}: given with {limits[1]}, expected one limit; leave out one of the two"
+            f"{given[0]}: given with {given[1]}, expected one limit; leave out one of the two"
         )
-    return limits
+    if given and not options.guard:
+        raise OptionError(
+            f"{given[0]}: given with --no-guard, which {unguarded}; leave out one of the two"
+        )
+    return bool(given)
 
 
 def check_names(names: Any, known: type, where: str) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 from batchplan.data.answer_options import AnswerOptions
 from batchplan.data.reference_options import ReferenceOptions
-from batchplan.errors import OptionError
 from batchplan.options import LIMITS, check_one_limit, option
 
 _GUARD = (
@@ -81,13 +80,7 @@ class GuardOptions(ReferenceOptions, GroupOptions):
         others = (self.absolute_margin, self.max_score)
         if self.relative_margin == usual and (any(x is not None for x in others) or not self.guard):
             object.__setattr__(self, "relative_margin", None)
-        limits = check_one_limit(self)
-        if limits and not self.guard:
-            raise OptionError(
-                f"{limits[0]}: given with --no-guard, which ignores similarities; leave out one of "
-                "the two"
-            )
-        self.check_limited(bool(limits))
+        self.check_limited(check_one_limit(self, "ignores similarities"))
         if self.guard_penalty == inf:
             object.__setattr__(self, "guard_penalty", None)  # JSON has no inf
 

@@ -76,12 +76,7 @@ class EvaluationOptions(ReferenceOptions, AnswerOptions):
                 f"sample: got {self.sample}, expected at least {SMALLEST_SAMPLE} rows, or 0 to "
                 "compare all rows"
             )
-        limits = check_one_limit(self)
-        if limits and not self.guard:
-            raise OptionError(
-                f"{limits[0]}: given with --no-guard, which measures all pairs alike; leave out "
-                "one of the two"
-            )
+        check_one_limit(self, "measures all pairs alike")
         self.check_limited(self.guard)
 
     def sampled(self, num_rows: int) -> int | None:
