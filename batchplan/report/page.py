@@ -1,14 +1,20 @@
-"""Renders the HTML page of a report. All text is escaped."""
+"""Renders the HTML page of a report, which loads nothing and runs no script."""
 
+from dataclasses import replace
 from importlib.resources import files
 from itertools import groupby
 from operator import attrgetter
+from typing import Any
 
+import jinja2
+from markupsafe import Markup
+
+import batchplan
 from batchplan.quality.metrics import basis, columns, texts
 from batchplan.report.contents import ReportContents
 from batchplan.report.figures.common import Picture
 from batchplan.report.figures.similarity import SIMILARITY_TEXT
-from batchplan.report.html import shown, to_html
+from batchplan.report.render import scheme
 from batchplan.report.rows import MOST
 from batchplan.report.tables import key_figures, plan_facts, settings
 from batchplan.text import one_line
@@ -18,7 +24,7 @@ _EXCERPT = 120  # the same, of the rows of batches
 _BATCH = attrgetter("batch")
 _SIMILARITY = "similarity-"
 _KNOWN = "answers.known"
-_MAIN = {
+_MAIN: Any = {
     "title": "Which rows share a batch",
     "caption": "Brighter is more similar. Left, all batches in training order; right, a few of "
     "them: training sees only the pairs inside a frame.",
@@ -26,23 +32,31 @@ _MAIN = {
 
 
 def page(contents: ReportContents, pictures: list[Picture]) -> str:
-    """Return the HTML page, which loads nothing from outside.
+    """Return the HTML page.
 
     Args:
         contents: what the page shows.
         pictures: drawn in `style`, in which this must be called, too.
     """
-    data, folder = contents.embeddings, files(__package__)
-    figures = {picture.name: shown(picture) for picture in pictures}
+    data, figures = contents.embeddings, {picture.name: picture for picture in pictures}
     verdicts = [plan.verdict for plan in contents.plans]
     shared = [said for said in verdicts[0].warnings if all(said in v.warnings for v in verdicts)]
     title = f"What {len(verdicts)} plans do to the batches"
     (_, sentence, guard), beside = contents.choice, []
     if len(verdicts) == 1:  # its main pictures are next to its figures
         title, sentence = "What a plan does to the batches", verdicts[0].sentence
-        beside = [figures.pop("losses"), {**figures.pop("similarity-1"), **_MAIN}]
-    return to_html(
-        (folder / "page.html").read_text("utf-8"),
+        beside = [figures.pop("losses"), replace(figures.pop("similarity-1"), **_MAIN)]
+    # Values are escaped, and made printable.
+    environment = jinja2.Environment(
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=lambda value: value if isinstance(value, Markup) else one_line(str(value)),
+        loader=jinja2.FunctionLoader(_file),
+    )
+    return environment.get_template("page.html").render(
+        css=Markup(_file("style.css")),
+        scheme=Markup(scheme()),
+        version=batchplan.__version__,
         title=title,
         verdict=f"{sentence[0].upper()}{sentence[1:]}.",
         guard=guard,
@@ -74,6 +88,11 @@ def page(contents: ReportContents, pictures: list[Picture]) -> str:
         key_figures=key_figures(contents),
         settings=list(settings(contents)),
     )
+
+
+def _file(name: str) -> str:
+    """Return the text of a file of this folder."""
+    return (files(__package__) / name).read_text("utf-8")
 
 
 def _short(text: str, longest: int = _LONGEST) -> str:

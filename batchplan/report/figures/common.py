@@ -1,5 +1,6 @@
 """The sizes and names that all pictures share."""
 
+import base64
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from batchplan.report.contents import ReportContents
 from batchplan.report.palette import WIDTH
+from batchplan.report.render import to_svg
 
 _LONGEST = 24  # characters of a name that fit a picture
 
@@ -29,6 +31,11 @@ class Picture:
     caption: str
     label: str
     figure: Figure
+
+    @property
+    def svg(self) -> str:
+        """The file of `to_svg` in base64, for the page. Ask for it in `style`."""
+        return base64.b64encode(to_svg(self.figure)).decode()
 
 
 def new_figure(height: float) -> tuple[Figure, Any]:
