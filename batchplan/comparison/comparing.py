@@ -3,6 +3,7 @@
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -64,16 +65,12 @@ def compare(
         make_setting(name, table, {"batch_size": batch_size, **shared})
         for name, table in tables.items()
     ]
-    source: dict[str, Any] = {
-        "paths": [os.fspath(path) for path in listed(paths)],
-        "single": single,
-        "shard_order": shard_order,
-    }
-    if pair is not None:
-        source["pair"] = [os.fspath(path) for path in listed(pair)]
+    sides = {"paths": paths} if pair is None else {"paths": paths, "pair": pair}
+    files = {name: [os.fspath(path) for path in listed(side)] for name, side in sides.items()}
+    source: dict[str, Any] = {**files, "single": single, "shard_order": shard_order}
     kept = None if folder is None else Path(folder)
     if kept is not None:
-        check_folder(kept, settings, [*source["paths"], *source.get("pair", ())], force=force)
+        check_folder(kept, settings, [*chain(*files.values())], force=force)
     embeddings = load_embeddings(**source, memory=memory, observer=observer)
     facts = RowFacts.read(embeddings, measured, runtime, groups)
     return compare_settings(settings, embeddings, facts, source, measured, runtime, folder=kept)
