@@ -15,13 +15,13 @@ from batchplan.plans import Plan
 from batchplan.quality.known import KnownPairs
 from batchplan.quality.pairs import Pairs, meet
 from batchplan.quality.rows import MeasuredRows, spans
-from batchplan.runtime import silent
 from batchplan.typing import BoolArray, Float64Array, Int64Array
 
 MOST = 400  # rows of a page
 _OTHERS = 3  # of a row, in its batch and elsewhere
 _AT_ONCE = 4096  # rows that are compared
 _REASONS = {
+    "known": "known answer",
     "group": "same group",
     "duplicate": "an equal side",
     "similarity": "reaches the limit",
@@ -66,8 +66,8 @@ def shown_rows(
     plan: Plan,
     losses: Float64Array,
     answers: Answers,
-    asked: Sequence[int] = (),
-    advance: Callable[[int], None] = silent,
+    asked: Sequence[int],
+    advance: Callable[[int], None],
 ) -> list[ShownRow]:
     """Return up to `MOST` rows: the batches of ``asked`` rows, then those with the highest losses.
 
@@ -136,10 +136,10 @@ def _compared(pairs: Pairs, *sides: Any) -> tuple[tuple[torch.Tensor, torch.Tens
     Args:
         sides: as of `meet`.
     """
-    _, *judged = meet(pairs, *sides)
-    if pairs.guard is None or pairs.guard.own:
-        return (judged[0], judged[1]), judged[1]
-    return (judged[0], judged[1]), meet(replace(pairs, guard=None), *sides)[2]
+    _, highest, largest = meet(pairs, *sides)
+    own = pairs.guard is None or pairs.guard.own
+    similar = largest if own else meet(replace(pairs, guard=None), *sides)[2]
+    return (highest, largest), similar
 
 
 def _known(
@@ -179,15 +179,14 @@ def _others(
     )  # fmt: skip
     judge = " of the reference" * (pairs.guard is not None and not pairs.guard.own)
     broken = {} if pairs.guard is None else pairs.guard.reasons(index, columns, *judged)
+    broken["known"] = torch.from_numpy(known(columns.cpu().numpy()))[:, None]
     lists: list[list[Other]] = []
-    answered = known(columns.cpu().numpy())
     for place, similarities in enumerate(values.tolist()):
         lists.append([])
         for number, similarity in enumerate(similarities):
             if similarity > -inf:
                 other = int(columns[place, number])
-                reasons = ["known answer"] if answered[place, number] else []
-                reasons += [
+                reasons = [
                     words + judge * words.endswith("limit") for why, words in _REASONS.items()
                     if why in broken and broken[why][place, 0, number]
                 ]  # fmt: skip
