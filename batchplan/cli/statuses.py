@@ -81,7 +81,8 @@ def _ending(error: BaseException) -> tuple[int, str] | None:
     if is_interrupt(error):
         return _INTERRUPTED, "interrupted"
     if isinstance(error, BatchplanError):
-        return status_of(error), f"error: {error}"
+        status = next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 1)
+        return status, f"error: {error}"
     if (
         isinstance(error, MemoryError)
         or any(words in str(error) for words in _WITHOUT_MEMORY)
@@ -116,8 +117,3 @@ def _cannot_load(error: BaseException) -> str:
         trace = trace.tb_next
     own = not isinstance(error, ImportError | OSError) and package == "batchplan"
     return "" if own or not isinstance(error, Exception) else package
-
-
-def status_of(error: BatchplanError) -> int:
-    """Return the exit status of a command that ends with an error."""
-    return next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 1)
