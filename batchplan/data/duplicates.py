@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from batchplan.data.matrix import RowMatrix
+from batchplan.runtime import silent
 from batchplan.typing import BoolArray, Int64Array
 
 UInt64Array = NDArray[np.uint64]
@@ -15,7 +16,7 @@ _CHUNK_BYTES = 1 << 20  # of the widened rows of a step: they stay in the proces
 _COMPARED_BYTES = 8 << 20  # of the rows compared in a step
 
 
-def first_equals(matrix: RowMatrix, advance: Callable[[int], None] | None = None) -> Int64Array:
+def first_equals(matrix: RowMatrix, advance: Callable[[int], None] = silent) -> Int64Array:
     """Return the lowest row that equals each row, which may be the row itself: int64 (N,).
 
     Stored values are compared without normalising; -0.0 equals 0.0. This takes one pass over the
@@ -58,11 +59,11 @@ def document_codes(matrices: Sequence[RowMatrix]) -> Int64Array:
     """int64 (M, N): hashes of 64 bits, equal for rows that have equal values in any of the M
     matrices of N rows."""
     widest = np.result_type(*(matrix.dtype for matrix in matrices))
-    return np.array([_hashes(matrix, None, widest) for matrix in matrices]).view(np.int64)
+    return np.array([_hashes(matrix, silent, widest) for matrix in matrices]).view(np.int64)
 
 
 def _hashes(
-    matrix: RowMatrix, advance: Callable[[int], None] | None, dtype: np.dtype[Any] | None = None
+    matrix: RowMatrix, advance: Callable[[int], None], dtype: np.dtype[Any] | None = None
 ) -> UInt64Array:
     """Return a number per row, equal for equal rows: the bits of its values, as ``dtype`` or as
     they are stored, times random weights."""
@@ -79,8 +80,7 @@ def _hashes(
         bits = rows.view(unsigned).astype(np.uint64)
         bits[bits == negative_zero] = 0
         hashes[start : start + step] = bits @ weights
-        if advance is not None:
-            advance(len(bits))
+        advance(len(bits))
     return hashes
 
 

@@ -129,8 +129,7 @@ def read_known(path: ShardPath) -> tuple[pa.Array, pa.Array]:
                 ),
                 pa.csv.ParseOptions(delimiter="\t" if tab else " ", quote_char=False),
                 pa.csv.ConvertOptions(
-                    column_types={name: pa.large_string() for name in names[:-1]}
-                    | {_SCORE: pa.float64()},
+                    column_types=dict.fromkeys(names, pa.large_string()) | {_SCORE: pa.float64()},
                     strings_can_be_null=False,
                 ),
             )

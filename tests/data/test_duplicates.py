@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from batchplan.data import RowMatrix, duplicates
 from batchplan.data.duplicates import document_codes, first_equals, repeated_codes
+from batchplan.runtime import silent
 
 
 def duplicate_codes(matrix, *advance):
@@ -70,7 +71,7 @@ def test_hashes_of_rows_that_differ_differ():
     columns = np.arange(64)
     rows[columns, columns] = np.nextafter(rows[0], np.float32(np.inf))
     rows[64 + columns, columns] *= -1
-    assert len(np.unique(duplicates._hashes(RowMatrix([rows]), None))) == 129
+    assert len(np.unique(duplicates._hashes(RowMatrix([rows]), silent))) == 129
 
 
 @pytest.mark.parametrize("equal", [True, False])

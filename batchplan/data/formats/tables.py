@@ -151,9 +151,9 @@ class TableFiles(Generic[T]):
 
         def opened(path: ShardPath) -> tuple[ShardPath, int, T, int] | None:
             with form.opened(path) as file:
-                return (
-                    (path, file.num_rows, check(file, path), file.size) if file.num_rows else None
-                )
+                if not file.num_rows:
+                    return None
+                return path, file.num_rows, check(file, path), file.size
 
         read = [one for one in of_each(opened, paths) if one]
         if not read:
