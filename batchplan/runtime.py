@@ -181,7 +181,7 @@ class Runtime:
     def stage(self, name: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
         """Time a stage and report its progress; yields a function to call with the steps done."""
         if self.observer is None:
-            yield lambda _steps: None
+            yield silent
             return
         observer = self.observer
         observer.start(name, total)

@@ -24,7 +24,7 @@ from batchplan.files.inputs import PathLike
 from batchplan.files.remote import ShardPath
 from batchplan.files.scratch import scratch_array, scratch_folder
 from batchplan.options import ShardOrder
-from batchplan.runtime import NOTE, SCRATCH, WARNING, Observer, Runtime, format_bytes
+from batchplan.runtime import NOTE, SCRATCH, WARNING, Observer, Runtime, format_bytes, silent
 
 if TYPE_CHECKING:  # arrays need no Arrow
     import pyarrow as pa
@@ -129,9 +129,7 @@ def open_again(origin: Origin) -> list[Side]:
     """
     origin.require_same()
     sources = _open(replace(origin, wanted=replace(origin.wanted, id="")))  # ids were compared
-    return numbered(
-        side for source in sources for side in source.read(lambda _rows: None, scratch_array)[0]
-    )
+    return numbered(side for source in sources for side in source.read(silent, scratch_array)[0])
 
 
 def _from_arrays(paths: Any, pair: Any, negatives: Any, wanted: Wanted) -> Embeddings:

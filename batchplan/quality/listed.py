@@ -64,7 +64,7 @@ def evaluate_candidates(
     plan.metadata.require_ids(candidates)
     settings, _ = with_limit([plan], EvaluationOptions(**options))
     batch_of = np.full(n, -1)
-    batch_of[plan.rows] = np.repeat(np.arange(plan.num_batches), np.diff(plan.batch_offsets))
+    batch_of[plan.rows] = plan.batch_of_entry()
     sizes = np.bincount(batch_of[batch_of >= 0])
     rows = np.repeat(np.arange(n), np.diff(candidates.indptr))
     planned, rank = batch_of[rows] >= 0, np.arange(len(rows)) - candidates.indptr[rows]

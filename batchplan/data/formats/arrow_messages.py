@@ -48,20 +48,15 @@ class _Table:
         place = self._at(field)
         return _Table(self._data, place + self._number(place, 4)) if place else None
 
-    def pairs(self, field: int, size: int, other: int) -> list[tuple[int, int]]:
-        """Return two integers of each struct of a list: the first, and the one at byte ``other``.
-
-        Args:
-            field: the number of the field.
-            size: bytes of a struct.
-            other: the second one's place in it.
-        """
+    def pairs(self, field: int, size: int) -> list[tuple[int, int]]:
+        """Return the first two integers, of 8 bytes, of each struct of a list. ``size`` is the
+        bytes of a struct."""
         if not (place := self._at(field)):
             return []
         start = place + self._number(place, 4)
         count = min(self._number(start, 4), len(self._data) // size)
         places = range(start + 4, start + 4 + count * size, size)
-        return [(self._number(at, 8), self._number(at + other, 8)) for at in places]
+        return [(self._number(at, 8), self._number(at + 8, 8)) for at in places]
 
     def _at(self, field: int) -> int:
         """Return the place of a field; 0 if it is left out."""
@@ -92,7 +87,7 @@ def messages(stream: Any, is_file: bool) -> Iterator[Message]:
         length = int.from_bytes(_read(stream, size - len(MAGIC) - 4, 4), "little")
         footer = _Table.root(_read(stream, size - len(MAGIC) - 4 - length, length))
         for field in (2, 3):
-            for place, _ in footer.pairs(field, _BLOCK, 8):
+            for place, _ in footer.pairs(field, _BLOCK):
                 yield from _message(stream, place)[0]
         return
     place, found = 0, _message(stream, 0)
@@ -119,7 +114,7 @@ def _message(stream: Any, place: int) -> tuple[list[Message], int]:
     if kind not in (_DICTIONARY, _BATCH) or batch is None:
         return [], stop
     decoded, coded = 0, batch.table(3) is not None or _OLD in data
-    for offset, size in batch.pairs(2, _BUFFER, 8):
+    for offset, size in batch.pairs(2, _BUFFER):
         stated = -1
         if coded and size >= 8:  # before it, or -1 for one that is stored as it is
             stated = int.from_bytes(_read(stream, body + offset, 8), "little", signed=True)
