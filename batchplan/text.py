@@ -84,6 +84,15 @@ def one_line(text: str) -> str:
     return _COMMAND.sub(lambda match: f"{match[1] or ''}\\x{ord(match[0][-1]):02x}", text)
 
 
+def as_flags(options: Mapping[str, Any]) -> list[str]:
+    """Return options as a command line spells them, one for each value of a list."""
+    return [
+        one_line(f"--{name.replace('_', '-')} {value!s:.80}")
+        for name, values in options.items()
+        for value in (values if isinstance(values, list) else [values])
+    ]
+
+
 def counted(count: float, noun: str, plural: str = "") -> str:
     """Return a count with its noun: 1 row, 2,048 rows, 2 batches."""
     shown = f"{count:,.0f}"

@@ -9,7 +9,7 @@ from batchplan.data.answer_options import ANSWER_OPTIONS, AnswerOptions
 from batchplan.data.answers import Answers, is_in
 from batchplan.kernels import njit
 from batchplan.plans import Plan
-from batchplan.text import one_line
+from batchplan.text import as_flags
 from batchplan.typing import BoolArray, Int64Array
 
 _EXAMPLES = 10
@@ -134,11 +134,7 @@ def _planned_with(plan: Plan, options: AnswerOptions) -> list[str]:
         unlike.pop("known", None)
     if unlike and table:
         unlike["label_table"] = table
-    return [
-        one_line(f"--{name.replace('_', '-')} {value!s:.80}")
-        for name, values in unlike.items()
-        for value in (values if isinstance(values, list) else [values])
-    ]
+    return as_flags(unlike)
 
 
 @njit

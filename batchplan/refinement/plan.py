@@ -18,7 +18,7 @@ from batchplan.refinement.options import NEIGHBORS, RefineOptions
 from batchplan.refinement.passes import refine_rows
 from batchplan.refinement.repair import repair_rows
 from batchplan.runtime import Observer, Runtime
-from batchplan.text import one_line
+from batchplan.text import as_flags
 
 
 @with_options(RefineOptions)
@@ -100,14 +100,9 @@ def _require_columns(plan: Plan, options: RefineOptions) -> None:
     planned = {name: plan.metadata.options.get(name) for name in APART}
     lost = {name: value for name, value in planned.items() if value and not getattr(options, name)}
     if lost.keys() - {"label_table"}:
-        spelled = " ".join(
-            one_line(f"--{name.replace('_', '-')} {one!s:.80}")
-            for name, value in lost.items()
-            for one in (value if isinstance(value, list) else [value])
-        )
         raise InputError(
-            f"plan: was made with {spelled}; name them again, or swaps would bring rows together "
-            "that it keeps apart"
+            f"plan: was made with {' '.join(as_flags(lost))}; name them again, or swaps would "
+            "bring rows together that it keeps apart"
         )
 
 
