@@ -63,7 +63,13 @@ class SentenceEncoder:
 
     def encode(self, texts: list[str], column: int) -> NDArray[np.float32]:
         """Return the vectors of the texts (n, d) of a column, with its prompt."""
-        vectors = self._model.encode(texts, **self._settings, **self._asked[column])
+        try:
+            vectors = self._model.encode(texts, **self._settings, **self._asked[column])
+        except ValueError as error:  # of a Router, which may have no default
+            raise InputError(
+                f"{self.facts['model']}: cannot embed texts ({_first_line(error):.300}); name a "
+                "--prompt for each column, or another model"
+            ) from error
         return np.asarray(vectors, np.float32)
 
     def _prompting(self, name: str, column: int, options: EmbedOptions) -> dict[str, str]:
@@ -91,7 +97,7 @@ def load_model(name: str, device: str) -> Any:
     try:
         return SentenceTransformer(found, device=device).eval()
     except (OSError, ValueError, KeyError, _BAD_CONFIG) as error:
-        reason = str(error).partition("\n")[0]
+        reason = _first_line(error)
         if isinstance(error, _BAD_CONFIG):  # its first line only names the field
             reason = " ".join(str(error.__cause__ or error).split())
         if not reason or keyed_url(reason):  # the Hub redirects to URLs with signatures
@@ -100,6 +106,10 @@ def load_model(name: str, device: str) -> Any:
             f"{name}: cannot be loaded by sentence-transformers ({reason:.300}); give the folder "
             "of a model, or its name on the Hugging Face Hub"
         ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _digest(model: Any) -> str:

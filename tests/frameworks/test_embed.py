@@ -9,12 +9,14 @@ import signal
 import subprocess
 import sys
 import time
+from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
 import pytest
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Router
 from typer.testing import CliRunner
 
 from batchplan import InputError, load_embeddings
@@ -163,3 +165,15 @@ def test_refusals():
     said = run("embed", "model", "numbers.parquet", *WORDS[3:], "-o", "pairs")
     assert "column 'anchor' is int64, expected texts" in said.stderr
     assert not Path("pairs.partial").exists()
+
+
+def test_a_model_with_a_route_for_each_task():
+    plain = [*load_model("base")]
+    parts = {"query": plain, "document": deepcopy(plain)}
+    SentenceTransformer(modules=[Router(parts, allow_empty_key=False)]).save("routes")
+    said = run("embed", "routes", *WORDS[2:], "-o", "pairs")
+    assert (said.exit_code, len(said.stderr.splitlines())) == (3, 1)
+    assert "name a --prompt for each column" in said.stderr
+    assert not Path("pairs").exists()
+    named = ["--prompt", "query", "--prompt", "document"]
+    assert not run("embed", "routes", *WORDS[2:], *named, "-o", "pairs", "--force").exit_code
