@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from batchplan.kernels import njit, ordered
+from batchplan.kernels import njit
 from batchplan.threads import block_height, in_blocks
 
 LOWEST = np.finfo(np.float32).min
@@ -78,9 +78,9 @@ class KeyLargest:
     def offer(self, tile: torch.Tensor, first_column: int) -> None:
         """As `Largest.offer`."""
         bits = (tile + 0.0).view(torch.int32)  # -0.0 becomes 0.0, with which it ties
-        bits = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits).long()
+        ordered = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits).long()
         columns = torch.arange(first_column, first_column + tile.shape[1], device=tile.device)
-        keys = (bits << 32) | (0xFFFFFFFF - columns)
+        keys = (ordered << 32) | (0xFFFFFFFF - columns)
         both = torch.cat((self._keys, keys), dim=1)
         self._keys = both.topk(self._keys.shape[1], dim=1).values
 
@@ -96,8 +96,8 @@ def largest(rows: int, count: int, device: torch.device) -> Largest | KeyLargest
 
 def _decoded(keys: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     columns = 0xFFFFFFFF - (keys & 0xFFFFFFFF)
-    bits = (keys >> 32).int()
-    values = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits).view(torch.float32)
+    ordered = (keys >> 32).int()
+    values = torch.where(ordered < 0, ordered ^ 0x7FFFFFFF, ordered).view(torch.float32)
     return values, columns
 
 
@@ -148,13 +148,18 @@ def put_in_columns(line, places, row, count, keys, counts, floors):  # type: ign
 
 @njit
 def _key(value, column):  # type: ignore[no-untyped-def]
-    bits = np.float32(value + np.float32(0)).view(np.int32)  # -0.0 becomes 0.0
-    return (np.int64(ordered(bits)) << 32) | (0xFFFFFFFF - column)
+    bits = np.int64(np.float32(value + np.float32(0)).view(np.int32))  # -0.0 becomes 0.0
+    if bits < 0:
+        bits ^= np.int64(0x7FFFFFFF)
+    return (bits << 32) | (0xFFFFFFFF - column)
 
 
 @njit
 def _value(key):  # type: ignore[no-untyped-def]
-    return np.int32(ordered(key >> 32)).view(np.float32)  # which undoes itself
+    bits = key >> 32
+    if bits < 0:
+        bits ^= np.int64(0x7FFFFFFF)
+    return np.int32(bits).view(np.float32)
 
 
 @njit
