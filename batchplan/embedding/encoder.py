@@ -63,19 +63,18 @@ class SentenceEncoder:
 
     def encode(self, texts: list[str], column: int) -> NDArray[np.float32]:
         """Return the vectors of the texts (n, d) of a column, with its prompt."""
-        try:
-            vectors = self._model.encode(texts, **self._settings, **self._asked[column])
-        except ValueError as error:  # of a Router, which may have no default
-            raise InputError(
-                f"{self.facts['model']}: cannot embed texts ({_first_line(error):.300}); name a "
-                "--prompt for each column, or another model"
-            ) from error
+        vectors = self._model.encode(texts, **self._settings, **self._asked[column])
         return np.asarray(vectors, np.float32)
 
     def _prompting(self, name: str, column: int, options: EmbedOptions) -> dict[str, str]:
         """Return the arguments of the model for a column; none for the default prompt of the
         model."""
         chosen = options.prompt or options.prompt_text
+        if not chosen and {*_TASKS} <= {*getattr(self._model[0], "sub_modules", ())}:
+            raise InputError(
+                f"prompt: none for {name}, which embeds queries and documents in two ways; name "
+                "the way of each column, as in batchplan embed --prompt query --prompt document"
+            )
         if not chosen or column >= len(chosen):
             return {}
         if options.prompt_text or not chosen[column]:
@@ -97,7 +96,7 @@ def load_model(name: str, device: str) -> Any:
     try:
         return SentenceTransformer(found, device=device).eval()
     except (OSError, ValueError, KeyError, _BAD_CONFIG) as error:
-        reason = _first_line(error)
+        reason = str(error).partition("\n")[0]
         if isinstance(error, _BAD_CONFIG):  # its first line only names the field
             reason = " ".join(str(error.__cause__ or error).split())
         if not reason or keyed_url(reason):  # the Hub redirects to URLs with signatures
@@ -106,10 +105,6 @@ def load_model(name: str, device: str) -> Any:
             f"{name}: cannot be loaded by sentence-transformers ({reason:.300}); give the folder "
             "of a model, or its name on the Hugging Face Hub"
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
 
 
 def _digest(model: Any) -> str:

@@ -167,13 +167,15 @@ def test_refusals():
     assert not Path("pairs.partial").exists()
 
 
-def test_a_model_with_a_route_for_each_task():
-    plain = [*load_model("base")]
-    parts = {"query": plain, "document": deepcopy(plain)}
-    SentenceTransformer(modules=[Router(parts, allow_empty_key=False)]).save("routes")
+@pytest.mark.parametrize("default", [None, "document"])
+def test_a_model_with_a_route_for_each_task(default):
+    """All columns would take the default one, if there is one."""
+    texts = load_model("base")
+    router = Router({"query": [*texts], "document": [*deepcopy(texts)]}, default, False)
+    SentenceTransformer(modules=[router]).save("routes")
     said = run("embed", "routes", *WORDS[2:], "-o", "pairs")
     assert (said.exit_code, len(said.stderr.splitlines())) == (3, 1)
-    assert "name a --prompt for each column" in said.stderr
-    assert not Path("pairs").exists()
+    assert "routes, which embeds queries and documents in two ways; name the way" in said.stderr
+    assert not Path("pairs.partial").exists()
     named = ["--prompt", "query", "--prompt", "document"]
-    assert not run("embed", "routes", *WORDS[2:], *named, "-o", "pairs", "--force").exit_code
+    assert not run("embed", "routes", *WORDS[2:], *named, "-o", "pairs").exit_code
