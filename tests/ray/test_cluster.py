@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from types import SimpleNamespace
 
@@ -163,10 +164,10 @@ def test_embeddings_in_memory(plan_on, shards):
         plan_on("auto", data=data)
 
 
-def test_nodes_come_and_go(plan_on, same, cluster, another_node, before_each, notes, tmp_path):
+def test_nodes_come_and_go(plan_on, same, cluster, another_node, before_each, tmp_path):
     """A third node joins, gets a task, and is taken away before the task is done."""
     third = another_node()
-    name = third.node_id
+    name, begun, planned = third.node_id, tmp_path / "begun", threading.Event()
 
     def wait_there():
         import time
@@ -177,17 +178,20 @@ def test_nodes_come_and_go(plan_on, same, cluster, another_node, before_each, no
             open(f"{tmp_path}/begun", "w").close()
             time.sleep(600)
 
+    def take_away():  # by the task, which may begin when all others are done
+        while not begun.exists() and not planned.wait(0.05):
+            pass
+        cluster.remove_node(third, allow_graceful=False)
+
     before_each(wait_there)
-    advance = notes.advance
-
-    def remove(stage, steps):
-        advance(stage, steps)
-        if (tmp_path / "begun").exists() and third in cluster.list_all_nodes():
-            cluster.remove_node(third, allow_graceful=False)
-
-    notes.advance = remove
-    same(plan_on("auto", notes))
-    assert (tmp_path / "begun").exists()
+    watch = threading.Thread(target=take_away)
+    watch.start()
+    try:
+        same(plan_on("auto"))
+    finally:
+        planned.set()
+        watch.join()
+    assert begun.exists()
 
 
 def test_mixed_processors_are_told_of(plan_on, another_node, before_each, notes):
