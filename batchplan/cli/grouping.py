@@ -49,7 +49,7 @@ def check_no_urls(option: typer.CallbackParam, paths: str | list[str]) -> str | 
 
 
 def argument(metavar: str, help: str, check: Any = check_no_urls) -> Any:  # noqa: A002
-    """Return an argument for typer that names files, which ``check`` requires to be there."""
+    """Return an argument for typer whose words ``check`` gets as its callback."""
     return typer.Argument(metavar=metavar, callback=check, help=help)
 
 

@@ -138,7 +138,6 @@ def _read(name: str) -> tuple[Any, NDArray[np.float32]] | None:
                 for key in filter(_TABLE.search, file.keys()):
                     shape = file.get_slice(key).get_shape()
                     if len(shape) == 2 and shape[0] >= tokenizer.get_vocab_size():
-                        tokenizer.no_padding()
                         return tokenizer, file.get_tensor(key).float().numpy()
     # Errors of the Hub, of Rust and of damaged files: the whole model says what is wrong.
     except Exception:
