@@ -191,6 +191,8 @@ for rows in list(sampler)[:3]:
     plans.record(rows, *drift(rows, 0))
 plans._ahead._saving.result()
 own = children()
+for one in own:
+    os.kill(int(one), signal.SIGSTOP)  # or its plan may be made before this process has ended
 worker = os.fork()  # of a loader: it keeps the pipes open
 if worker == 0:
     os.setsid()
@@ -215,6 +217,8 @@ def test_it_ends_with_the_training(number, tmp_path):
         own = training.stdout.readline().split()
         assert own
         os.killpg(training.pid, number)
+    for one in own:
+        os.kill(int(one), signal.SIGCONT)
     deadline = time.monotonic() + 3  # a second, on a machine that does nothing else
     while any(runs(int(number)) for number in own):
         assert time.monotonic() < deadline
