@@ -227,6 +227,17 @@ def test_the_table_pairs_runs_by_seed(tmp_path):
     assert (longer["interval_shuffled"], longer["time"]) == ("", "1.30")
 
 
+def test_runs_of_another_dtype_are_not_compared(tmp_path):
+    results = command.Results(tmp_path / "runs.jsonl")
+    add(results, "shuffled", (50.0, 52.0, 54.0), 10.0)
+    add(results, "planned-half", (51.0, 53.1, 55.2), 25.0)
+    found = table.runs(results.path)
+    for run in found:
+        run["dtype"] = "float32" if run["line"] == "shuffled" or run["seed"] == 2 else "bfloat16"
+    both = [table.final(found, "gloss", name) for name in ("planned-half", "shuffled")]
+    assert table.differences(*both) == pytest.approx([1.2])
+
+
 def test_lines_are_compared_by_the_seeds_that_both_have_run_with(tmp_path):
     results = command.Results(tmp_path / "runs.jsonl")
     add(results, "shuffled", (50.0, 52.0, 54.0), 20.0, epochs=2)

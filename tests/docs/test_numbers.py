@@ -101,8 +101,8 @@ def test_losses(baseline):
 
 @pytest.fixture(scope="module")
 def results():
-    """Of two lines of the training runs, in two epochs: the scores of each seed that both have, for
-    each domain."""
+    """Of two lines of the training runs, in two epochs: the scores of each seed and dtype that both
+    have, for each domain."""
     found = table.runs()
 
     def of(line, base, epochs=2):
@@ -114,7 +114,7 @@ def results():
 
     def scores(domain, line, epochs):
         runs = table.final(found, domain, line, epochs)
-        return {run["seed"]: run["test"][-1]["ndcg@10"] for run in runs}
+        return {table.pair(run): run["test"][-1]["ndcg@10"] for run in runs}
 
     return of
 

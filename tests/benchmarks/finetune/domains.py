@@ -166,7 +166,17 @@ def extract(package: str) -> Path:
         part = Path(name) / "files"
         part.mkdir()
         subprocess.run(["dpkg-deb", "-x", str(file), str(part)], check=True)
+        return named(part, folder)
+
+
+def named(part: Path, folder: Path) -> Path:
+    """Give a folder its name, unless another run gave it to the same files meanwhile."""
+    try:
         return part.rename(folder)
+    except OSError:
+        if not folder.is_dir():
+            raise
+        return folder
 
 
 DOMAINS: dict[str, Callable[[], Iterable[Row]]] = {

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
 from tests.benchmarks.finetune.domains import COLUMNS, load
-from tests.benchmarks.finetune.encoders import ENCODERS
+from tests.benchmarks.finetune.encoders import ENCODERS, autocast
 from tests.benchmarks.finetune.runs import train
 from tests.benchmarks.finetune.table import NEIGHBOURS
 from tests.benchmarks.finetune.vectors import PREDICTORS, VECTORS, Arrays, Sides
@@ -89,7 +89,7 @@ def main() -> None:
             "before": ENCODERS[options.model](),
             "after": trained(domain, options.model, options.rows),
         }
-        with torch.autocast("cpu", torch.bfloat16):  # as plans are made
+        with autocast():  # as plans are made
             for share in shares(encoders, [found[name].to_pylist() for name in COLUMNS]):
                 line = {"domain": domain, **share}
                 with options.results.open("a") as file:

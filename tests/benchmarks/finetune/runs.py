@@ -28,7 +28,7 @@ from batchplan import mine_negatives
 from batchplan.plans.plan import Plan
 from batchplan.training.sentence_transformers import PlannedEpochs
 from tests.benchmarks.finetune.domains import COLUMNS, load
-from tests.benchmarks.finetune.encoders import ENCODERS
+from tests.benchmarks.finetune.encoders import BF16, ENCODERS, autocast
 from tests.benchmarks.finetune.lines import LINES, RATE_ROWS, Line
 from tests.benchmarks.finetune.scores import evaluators, nano_beir, scores
 from tests.benchmarks.finetune.table import NANO_BEIR
@@ -65,7 +65,7 @@ class Reference:
         """One more step, with the next batch."""
         batch = self.data[64 * len(self.times) : 64 * (1 + len(self.times))]
         start = time.process_time()
-        with torch.autocast("cpu", torch.bfloat16):
+        with autocast():
             loss = self.loss([self.encoder.preprocess(batch[name]) for name in COLUMNS], None)
         loss.backward()
         self.optimizer.step()
@@ -200,8 +200,9 @@ def train(
     """The scores after each epoch of the test pairs, and with seed 0 of the validation pairs.
 
     With few rows, only the validation pairs are scored. ``step`` is the mean of the steps of
-    `Reference`, in seconds. The trained model is also scored on ``nano_dataset``; see `nano_beir`.
-    ``figures`` are those of the last plan; see `EpochPlans`. ``save`` names a file for its weights.
+    `Reference`, in seconds, ``dtype`` that of the products. The trained model is also scored on
+    ``nano_dataset``; see `nano_beir`. ``figures`` are those of the last plan; see `EpochPlans`.
+    ``save`` names a file for its weights.
     """
     torch.set_flush_denormal(True)
     torch.set_num_threads(1)
@@ -243,9 +244,9 @@ def train(
             sampler["batch_sampler"] = BatchSamplers.NO_DUPLICATES
         arguments = SentenceTransformerTrainingArguments(
             folder, per_device_train_batch_size=way.batch_size, num_train_epochs=epochs,
-            learning_rate=rate, warmup_steps=0.1, bf16=True, use_cpu=True, seed=seed,
-            report_to="none", save_strategy="no", logging_strategy="no", disable_tqdm=True,
-            optim="adamw_torch_fused", **sampler,
+            learning_rate=rate, warmup_steps=0.1, bf16=BF16, use_cpu=True,
+            seed=seed, report_to="none", save_strategy="no", logging_strategy="no",
+            disable_tqdm=True, optim="adamw_torch_fused", **sampler,
         )  # fmt: skip
         trainer = SentenceTransformerTrainer(
             encoder, arguments, data, loss=loss, callbacks=callbacks
@@ -260,7 +261,8 @@ def train(
     if nano_dataset and "test" in held_out:
         curve.points["test"][-1][NANO_BEIR] = nano_beir(encoder, nano_dataset)
     step = float(np.mean(reference.times or 0))
-    return {**curve.points, "step": step, **({"figures": figures} if figures else {})}
+    told = {"step": step, "dtype": "bfloat16" if BF16 else "float32"}
+    return {**curve.points, **told, **({"figures": figures} if figures else {})}
 
 
 def mined(data: Dataset, encoder: SentenceTransformer, _seed: int) -> Dataset:
@@ -301,13 +303,13 @@ MINERS = {"library": mined, "scns": drawn}
 
 def predicted(encoder: SentenceTransformer, way: Line, sides: Sides, known: Any) -> Any:
     """The vectors of the rest of an epoch, from its recorded ones."""
-    with torch.autocast("cpu", torch.bfloat16):
+    with autocast():
         return PREDICTORS[str(way.vectors)](encoder, sides).predict(*known)
 
 
 def kept(data: Dataset, encoder: SentenceTransformer, share: float) -> Dataset:
     """The share of the pairs that are the most similar, in their order."""
-    with torch.autocast("cpu", torch.bfloat16):
+    with autocast():
         x, y = VECTORS["pass"](encoder, [list(data[name]) for name in COLUMNS])
     rows = np.argsort(-(x.astype(np.float32) * y).sum(1), kind="stable")
     return data.select(np.sort(rows[: round(share * len(rows))]))

@@ -13,6 +13,7 @@ from sentence_transformers.sentence_transformer.evaluation import (
 )
 
 from tests.benchmarks.finetune.domains import COLUMNS
+from tests.benchmarks.finetune.encoders import autocast
 from tests.benchmarks.finetune.table import SCORES
 
 Run = dict[str, Any]
@@ -40,7 +41,7 @@ def evaluators(pairs: Dataset) -> list[Retrieval]:
 def scores(encoder: SentenceTransformer, both: list[Retrieval]) -> Run:
     """nDCG@10, MRR@10 and recall@10, means of both ways, in percent."""
     texts = sorted({*both[0].queries, *both[0].corpus})
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with autocast():
         found = encoder.encode(texts, batch_size=128, convert_to_tensor=True)
     vectors = dict(zip(texts, torch.nn.functional.normalize(found.float()), strict=True))
     total = dict.fromkeys(SCORES, 0.0)

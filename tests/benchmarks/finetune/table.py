@@ -307,12 +307,16 @@ def papers(found: list[Run], domain: str = "translation") -> str:
 
 
 def differences(own: list[Run], base: list[Run], score: str = "ndcg@10") -> list[float]:
-    """How far the runs end above others with the same seed; none for the same runs."""
+    """How far the runs end above others with the same seed and dtype; none for the same runs."""
     if own == base:
         return []
-    of_base = {run["seed"]: run["test"][-1][score] for run in base}
-    return [run["test"][-1][score] - of_base[run["seed"]]
-            for run in own if run["seed"] in of_base]  # fmt: skip
+    of_base = {pair(run): run["test"][-1][score] for run in base}
+    return [run["test"][-1][score] - of_base[pair(run)] for run in own if pair(run) in of_base]
+
+
+def pair(run: Run) -> tuple[int, str]:
+    """What runs of two lines have in common whose scores are compared: the seed and the dtype."""
+    return run["seed"], run.get("dtype", "bfloat16")  # that of most runs, which do not tell it
 
 
 def over(own: list[Run], base: list[Run], score: str) -> str:
