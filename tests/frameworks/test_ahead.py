@@ -196,11 +196,11 @@ for one in own:
 worker = os.fork()  # of a loader: it keeps the pipes open
 if worker == 0:
     os.setsid()
-    time.sleep(10)
+    time.sleep(60)
     os._exit(0)
 while os.getpgid(worker) == os.getpgrp():
     time.sleep(0.01)
-print(*own, flush=True)
+print(worker, *own, flush=True)
 time.sleep(60)
 """
 
@@ -214,15 +214,17 @@ def test_it_ends_with_the_training(number, tmp_path):
         [sys.executable, "-c", program], stdout=subprocess.PIPE, start_new_session=True
     )
     with training:
-        own = training.stdout.readline().split()
+        worker, *own = map(int, training.stdout.readline().split())
         assert own
         os.killpg(training.pid, number)
     for one in own:
-        os.kill(int(one), signal.SIGCONT)
-    deadline = time.monotonic() + 3  # a second, on a machine that does nothing else
-    while any(runs(int(number)) for number in own):
+        os.kill(one, signal.SIGCONT)
+    deadline = time.monotonic() + 30
+    while any(map(runs, own)):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+    assert runs(worker)
+    os.kill(worker, signal.SIGKILL)
     assert len([*folder.glob("plan-*.npz")]) == 1
     hidden = [path.name for path in folder.iterdir() if path.name.startswith(".")]
     assert hidden == []
