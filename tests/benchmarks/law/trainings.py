@@ -52,11 +52,10 @@ def trainings(grid: Grid, runs: list[finetuned.Run]) -> list[Training]:
     for (domain, model, line, rows), run in known.items():
         own, base = (finetuned.final(runs, domain, name, 2, model, rows)
                      for name in (line, BASES[line]))  # fmt: skip
-        if not base:
-            continue
-        gain = np.mean(finetuned.differences(own, base))
-        found.append(Training(domain, model, rows, LINES[line].batch_size,
-                              round(run["figures"][BEATEN], 4), round(float(gain), 2)))  # fmt: skip
+        if apart := finetuned.differences(own, base):
+            share, gain = run["figures"][BEATEN], float(np.mean(apart))
+            found.append(Training(domain, model, rows, LINES[line].batch_size, round(share, 4),
+                                  round(gain, 2)))  # fmt: skip
     return found
 
 
