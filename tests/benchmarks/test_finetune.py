@@ -343,13 +343,9 @@ def test_further_seeds_at_a_rate_do_not_choose_it(tmp_path):
 def test_the_page_shows_the_results():
     found = [run for run in table.runs() if run["domain"] in table.DOMAINS]
     docs = Path(__file__).parents[2] / "docs"
-    first, page = ((docs / name).read_text() for name in ("training.md", "training_runs.md"))
+    page = (docs / "training_runs.md").read_text()
     for epochs in (1, 2):
-        summary = table.summary(found, epochs)
-        assert summary in first
-        assert len(summary.splitlines()) <= 10  # eight lines and a head
-        assert table.everything(found, epochs) in page
-    assert table.versus(found, "planned-hardness-4") in page
+        assert len(table.summary(found, epochs).splitlines()) <= 10  # eight lines and a head
     best = {domain: table.final(found, domain, "planned-hardness-4", 2) for domain in table.DOMAINS}
     alone = [name for name in table.PAPERS
              if name != "shuffled" and not table.final(found, "gloss", name, 2)]  # fmt: skip
@@ -358,7 +354,6 @@ def test_the_page_shows_the_results():
     assert f"by {min(lost)[0]:.2f} to {max(lost)[0]:.2f} (one seed)" in page
     mined = table.over(best["code"], table.final(found, "code", "mined-hardness-4", 2), "ndcg@10")
     assert f"on code by {mined[1:]}." in page
-    assert table.levers(found, table.runs(table.NEIGHBOURS)) in page
     assert (docs / "training_runs.csv").read_text() == table.figures(table.runs())
     for model in ("weak", "scratch"):
         lines = table.markdown(found, 2, model).splitlines()[2:]

@@ -1,12 +1,8 @@
-"""``python -m tests.benchmarks.law.table``: the tables of the results, in Markdown.
-
-``python -m tests.benchmarks.law.table law.svg`` also draws gains against the number of pairs.
-"""
+"""``python -m tests.benchmarks.law.table``: the tables of the results, in Markdown."""
 
 from __future__ import annotations
 
 import json
-import sys
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -272,13 +268,8 @@ def tables(grid: Grid) -> dict[str, str]:
 
 
 def main() -> None:
-    grid = Grid()
-    for name, table in tables(grid).items():
+    for name, table in tables(Grid()).items():
         print(f"\n{name}\n\n{table}")
-    if len(sys.argv) > 1:
-        from tests.benchmarks.law.picture import draw
-
-        Path(sys.argv[1]).write_bytes(draw(grid))
 
 
 if __name__ == "__main__":

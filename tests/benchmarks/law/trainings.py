@@ -1,5 +1,5 @@
-"""``python -m tests.benchmarks.law.trainings``: writes what `batchplan.expectation` reads, and
-prints what it would say of each training if the data set had not been measured."""
+"""What `batchplan.expectation` reads, and what it would say of each training if its data were not
+measured."""
 
 from __future__ import annotations
 
@@ -153,15 +153,3 @@ def errors(found: list[Training]) -> tuple[float, float, float]:
     within = [told.lowest <= one.gain <= told.highest
               for one, told in zip(found, said, strict=True)]  # fmt: skip
     return float(np.mean(own)), float(np.mean(plain)), float(np.mean(within))
-
-
-def main() -> None:
-    grid, runs = Grid(), finetuned.runs()
-    found = trainings(grid, runs)
-    FILE.write_text(written(found))
-    print(largest(grid, runs), base_size(runs), kinds(found), table(found), *errors(found),
-          sep="\n\n")  # fmt: skip
-
-
-if __name__ == "__main__":
-    main()
