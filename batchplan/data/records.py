@@ -27,6 +27,7 @@ FORMATS = {
     ".parquet": parquet.FORMAT, ".arrow": arrow.FORMAT, ".feather": arrow.FORMAT,
     ".jsonl": jsonl.FORMAT, ".ndjson": jsonl.FORMAT, ".json": jsonl.FORMAT,
 }  # fmt: skip
+_WIDE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
 _EXPECTED = ".parquet, .arrow or .jsonl"
 _READ_BYTES = 4 << 20  # of a file, read at once; decoded they may be some times as many
 _DECODED_BYTES = 16 << 20  # of some rows that are decoded at once
@@ -91,8 +92,8 @@ class Source:
             _chosen(schema, columns, str(path))
             for schema, path in zip(schemas, files.paths, strict=False)
         ]
-        _require_alike(chosen, files.paths)
-        return cls(files, chosen[0], schemas[0], order_of(files.paths, order))
+        schema = _common(chosen, files.paths)
+        return cls(files, schema, schemas[0], order_of(files.paths, order))
 
     @property
     def paths(self) -> tuple[ShardPath, ...]:
@@ -186,7 +187,19 @@ def _plain(field: pa.Field, where: str) -> pa.Field:
     return pa.field(field.name, data_type, field.nullable)
 
 
-def _require_alike(schemas: Sequence[pa.Schema], paths: Sequence[ShardPath]) -> None:
+def _common(schemas: Sequence[pa.Schema], paths: Sequence[ShardPath]) -> pa.Schema:
+    """Return the columns of all files. If one has the wide type of text or bytes, or permits nulls,
+    so does the result: writers differ in that with the same values."""
+    fields = [field for schema in schemas for field in schema]
+    types = {(field.name, field.type) for field in fields}
+    nullable = {field.name for field in fields if field.nullable}
+
+    def common(field: pa.Field) -> pa.Field:
+        wide = _WIDE.get(field.type, field.type)
+        kind = wide if (field.name, wide) in types else field.type
+        return pa.field(field.name, kind, field.name in nullable)
+
+    schemas = [pa.schema(map(common, schema), schema.metadata) for schema in schemas]
     first = schemas[0]
     for schema, path in zip(schemas, paths, strict=False):
         if {*schema} != {*first}:  # the order of columns may differ
@@ -198,6 +211,7 @@ def _require_alike(schemas: Sequence[pa.Schema], paths: Sequence[ShardPath]) -> 
                 f"{path}: its columns are not as in {paths[0]}: {differs:.200}; the files "
                 "must be alike, or name columns that are alike with --column"
             )
+    return first
 
 
 def _decoded(columns: Sequence[pa.Array], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -151,6 +151,33 @@ def test_json_lines_may_differ_from_line_to_line(folder):
     assert got["d"].to_pylist() == [None if row < 30 else True for row in rows]
 
 
+@pytest.mark.parametrize("kind", ["parquet", "arrow"])
+def test_writers_of_files_may_differ_in_the_width_of_text_and_in_nulls(kind, folder):
+    os.mkdir("data")
+    texts = [f"row {row}" for row in range(ROWS)]
+    write = pq.write_table if kind == "parquet" else pa.feather.write_feather
+    for number, (text, raw, nullable) in enumerate(
+        (
+            (pa.string(), pa.binary(), False),
+            (pa.large_string(), pa.binary(), True),
+            (pa.string_view(), pa.large_binary(), False),
+        )
+    ):
+        fields = [("text", text), ("raw", raw), ("number", pa.int64())]
+        schema = pa.schema([pa.field(*field, nullable=nullable) for field in fields])
+        own = range(70 * number, min(70 * number + 70, ROWS))
+        words = [texts[row] for row in own]
+        columns = {"text": words, "raw": [word.encode() for word in words], "number": own}
+        write(pa.table(columns).cast(schema), f"data/{number}.{kind}")
+    plan = plan_of()
+    materialize(plan, "data", "out")
+    got = pq.read_table("out")
+    assert got["number"].to_pylist() == got["batchplan_row"].to_pylist() == plan.rows.tolist()
+    assert got["text"].to_pylist() == [texts[row] for row in plan.rows]
+    assert got["raw"].to_pylist() == [texts[row].encode() for row in plan.rows]
+    assert got.schema.types[:2] == [pa.large_string(), pa.large_binary()]
+
+
 @pytest.mark.parametrize("repeats", [False, True])
 def test_little_memory_gives_the_same_rows(repeats, table, folder):
     """Several runs on disk, and few rows at once."""
@@ -244,6 +271,8 @@ def test_bad_data(table, parquet, folder):
     fails("is repeated for data", data=["data.parquet", "./data.parquet"])
     pq.write_table(table.select(["text"]), "other.parquet")
     fails("columns are not as in data.parquet", data=["data.parquet", "other.parquet"])
+    pq.write_table(table.set_column(0, "text", [table["text"].cast(pa.binary())]), "other.parquet")
+    fails("other.parquet: its .*'text' is binary;", data=["data.parquet", "other.parquet"])
     pq.write_table(table.append_column("batchplan_row", table["number"]), "again.parquet")
     fails("has a column 'batchplan_row'", data="again.parquet")
     Path("bad.parquet").write_bytes(b"PAR1 nothing PAR1" * 9)
