@@ -64,8 +64,8 @@ def test_one_batch_of_all_rows_has_no_gap(problem):
     noise = NOISE * (1.0 if options["similarity"] == "cosine" else 100.0)
     assert abs(found.gap) <= noise
     assert abs(found.loss_oracle - found.loss_global) <= noise
-    assert (found.random_z, found.loss_random_std, found.gap_reduction) == (0, 0, 0)
-    assert found.oracle_share == 1
+    assert (found.random_z, found.loss_random_std) == (0, 0)
+    assert (found.gap_reduction, found.oracle_share) == (0, 0)  # as of random batches
     assert found.hard_negative_recall == {"1": 1, "10": 1}
     assert found.computed["edge_recall"] == 1
 

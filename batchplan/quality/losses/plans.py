@@ -22,7 +22,7 @@ def losses(measured: Measured) -> tuple[dict[str, Any], dict[str, float]]:
     equal = abs(train - random) <= tiny
     oracles = _above(measured.outside, "oracle")
     oracle, error = measured.sample.mean(oracles), measured.sample.standard_error(oracles)
-    share, share_error = _share(measured, train - random, oracle - random, error, undefined=1.0)
+    share, share_error = _share(measured, train - random, oracle - random, error)
     figures |= {
         "loss_random_std": std,
         "random_z": (train - random) / std if std else 0.0 if equal else None,
@@ -56,7 +56,7 @@ def loss_figures(
     error = measured.sample.standard_error(everything)
     train, loss_random = float(_above(measured.inside, name).mean()), float(random.mean())
     reduction, reduction_error = _share(
-        measured, train - loss_random, loss_global - loss_random, error, undefined=0.0
+        measured, train - loss_random, loss_global - loss_random, error
     )
     figures = {
         "loss_train": train,
@@ -77,9 +77,8 @@ def _above(
     return above
 
 
-def _share(
-    measured: Measured, part: float, whole: float, error: float, *, undefined: float
-) -> tuple[float, float]:
-    """Return part/whole and its standard error, from the error of ``whole``."""
-    share = part / whole if abs(whole) > _NOISE_32 * measured.largest_logit else undefined
+def _share(measured: Measured, part: float, whole: float, error: float) -> tuple[float, float]:
+    """Return part/whole and its standard error, from the error of ``whole``; 0 if there is no way
+    to go, as if a batch has all rows."""
+    share = part / whole if abs(whole) > _NOISE_32 * measured.largest_logit else 0.0
     return share, error * abs(share / whole) if whole else 0.0
