@@ -75,6 +75,15 @@ class PlannedLoader:
         """Steps of an epoch."""
         return len(self.prepared)
 
+    @property
+    def dataset(self) -> Any:
+        """Not known: `accelerate.skip_first_batches` asks for it, and would lose the epoch."""
+        raise InputError(
+            "loader: has no dataset, as skip_first_batches needs; register the loader for "
+            "checkpointing, so that load_state resumes within the epoch, or set loader.epoch and "
+            "loader.steps before the pass"
+        )
+
     def __iter__(self) -> Iterator[Any]:
         self.sampler.set_epoch(self.epoch)
         self.sampler.start_at(self.steps * self._devices)

@@ -229,6 +229,17 @@ def test_what_differs_between_the_processes_is_refused(tmp_path):
         assert expected in told
 
 
+def test_steps_are_not_skipped_by_accelerate():
+    accelerator, plan = Accelerator(cpu=True), Plan.cut(range(ROWS), Batching(4), num_rows=ROWS)
+    loader = PlannedLoader(accelerator, Rows(), plan)
+    for skip in (skip_first_batches, accelerator.skip_first_batches):
+        with pytest.raises(InputError, match="skip_first_batches needs; register the loader"):
+            skip(loader, 3)
+    loader.epoch, loader.steps = 1, 3  # as the message says
+    assert [rows.int().tolist() for rows in loader] == [batch.tolist() for batch in plan][3:]
+    assert (loader.epoch, loader.steps) == (2, 0)
+
+
 def test_another_plan_than_that_of_the_checkpoint(tmp_path):
     accelerator = Accelerator(cpu=True)
     loader = PlannedLoader(accelerator, Rows(), Plan.cut(range(ROWS), Batching(4), num_rows=ROWS))
