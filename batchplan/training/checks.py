@@ -4,7 +4,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Sized
 from hashlib import blake2b
-from itertools import product
+from itertools import count, product
 from types import FrameType
 from typing import Any, Final
 
@@ -22,6 +22,8 @@ _MAKERS: Final = {  # the methods of a Trainer that make loaders: whether of the
 _CHECKPOINT: Final = "resume_from_checkpoint"  # the argument of Trainer.train
 
 _SAMPLE: Final = 64  # rows of a digest
+
+_RESUMED = count()  # passes of this process that resumed
 
 
 def asked_for_training() -> bool | None:
@@ -122,6 +124,27 @@ def check_same_everywhere(sampler: Any, dataset: Any) -> None:
                 f"expected {each[0][name]!s:.200}); give all processes the same one, in the same "
                 "order"
             )
+
+
+def check_same_place(place: str) -> None:
+    """Require that all processes that resume a pass do so at the same place. None waits for
+    another, since loaders begin a pass when they like: the first says where it resumes.
+
+    Args:
+        place: in words.
+
+    Raises:
+        InputError: another process was at another place.
+    """
+    if (distributed := process_group()) is None:
+        return
+    store = distributed.distributed_c10d._get_default_store()
+    first = store.compare_set(f"batchplan/resumed/{next(_RESUMED)}", "", place).decode()
+    if first != place:
+        raise InputError(
+            f"state: rank {distributed.get_rank()} resumes at {place}, but another one at {first}; "
+            "load states that all ranks saved after the same step"
+        )
 
 
 def part_size(batching: Batching) -> int:

@@ -20,6 +20,7 @@ from batchplan.training.checks import (
     check_loader,
     check_rows,
     check_same_everywhere,
+    check_same_place,
     counted_by_accelerate,
     digest_of,
     part_size,
@@ -112,6 +113,7 @@ class PlanBatchSampler:
         self._completed: str | None = None  # digest of the plan before this epoch, by a state
         self._ever_set = self._awaited = False  # whether `set_epoch` was called: for the next pass
         self._placed = False  # whether the caller, not accelerate, or a state ever said the epoch
+        self._loaded = False  # whether the next pass is that of a state
         self.start_at(0)
         if self.rank != ALL:
             self.batch_size = part_size(self._batching)
@@ -162,15 +164,15 @@ class PlanBatchSampler:
     def state_dict(self) -> dict[str, Any]:
         """Return where this sampler is, as JSON values: the digest of the plan that the epoch began
         with, or of the one before it until it is made, None if not known; the epoch, which is the
-        next one if this one is complete; the number of batches that were taken; and a digest of the
-        data set, if it is known. A loader with workers takes some batches before the training needs
-        them."""
+        next one if this one is complete; the number of batches that were taken, and which of the
+        plan's these are; and a digest of the data set, if it is known. A loader with workers takes
+        some batches before the training needs them."""
         return {
             "plan": self._completed if self._plan is None else self._plan.begun,
             "epoch": self.epoch + self._complete,
             "position": self.position,
-            "parts": ALL if self.rank == ALL else "own",
             "data": self._data,
+            **self._counts,
         }
 
     @checked
@@ -181,19 +183,22 @@ class PlanBatchSampler:
 
         Raises:
             InputError: it was called with another plan, or, between epochs, in another run; with
-                another data set; the plan of its epoch is gone; or the next pass is another epoch.
+                another data set; within an epoch, with another number of devices; the plan of its
+                epoch is gone; or the next pass is another epoch.
         """
         if missing := {"plan", "epoch", "position", "parts"} - state.keys():
             raise InputError(
                 f"state: has no {', '.join(sorted(missing))}; pass what state_dict() returned"
             )
-        if state["parts"] != (ALL if self.rank == ALL else "own"):
-            raise InputError(
-                f"state: of a sampler of {state['parts']} parts, which counts other steps; make "
-                "the sampler with the rank that it had"
-            )
         check_arguments(state)
         epoch, position, plan = state["epoch"], state["position"], self._plan
+        for name, own in self._counts.items():
+            if position and (other := state.get(name, own)) != own:
+                raise InputError(
+                    f"state: is of {position} batches with {name} {other!r}, but this sampler has "
+                    f"{own!r} and counts others; resume with the plan, the rank and the devices "
+                    "that it had, or between epochs"
+                )
         due = self.epoch if self._awaited else epoch
         self._check_due(epoch, position, due)
         if (data := state.get("data")) is not None and data != self._data:
@@ -216,8 +221,15 @@ class PlanBatchSampler:
             )
         self._completed = state["plan"] if due == epoch + (position > 0) else None
         position = position if due == epoch else 0
-        self._plan, self.epoch, self._placed = plan, due, True
+        self._plan, self.epoch, self._placed, self._loaded = plan, due, True, True
         self.start_at(position)
+
+    @property
+    def _counts(self) -> dict[str, Any]:
+        """What decides which batches a position counts; plans of one digest may differ in it."""
+        parts = ALL if self.rank == ALL else "own"
+        batching = self._batching
+        return {"parts": parts, "world_size": batching.world_size, "scope": batching.scope}
 
     def _check_due(self, epoch: int, position: int, due: int) -> None:
         """Require that a state is of the epoch that is due, or has no batches left or taken in an
@@ -298,6 +310,9 @@ class PlanBatchSampler:
         start, self._start = self._start, 0
         self._awaited = self._complete = False
         self._passes += 1
+        if self._loaded:
+            check_same_place(f"step {start} of epoch {self.epoch}")
+            self._loaded = False
         check_dealing(self._batching, self.rank == ALL)
         if self._passes == 2 and self.series is not None and not self._ever_set:
             warnings.warn(

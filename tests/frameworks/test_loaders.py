@@ -174,6 +174,44 @@ def test_torchdata_refuses_another_plan(tmp_path):
         next(iter(loaders[1]))
 
 
+def own_states(made, stateful, *steps):
+    """The rows after each rank has loaded its own state, and what those at another place say."""
+    distributed.init_process_group("gloo")
+    rank = distributed.get_rank()
+
+    def loader():
+        sampler = PlanBatchSampler(made, rank=rank, world_size=2)
+        kind = StatefulDataLoader if stateful else DataLoader
+        loader = kind(Rows(), batch_sampler=sampler)
+        return loader, loader if stateful else sampler
+
+    said = []
+    for taken in steps:
+        (first, saved), (second, resumed) = loader(), loader()
+        batches = iter(first)
+        for _ in range(taken[rank]):
+            next(batches)
+        resumed.load_state_dict(saved.state_dict())
+        try:
+            said.append([rows.int().tolist() for rows in second])
+        except InputError as error:
+            said.append(str(error))
+    distributed.barrier()
+    return said
+
+
+@pytest.mark.parametrize("stateful", [False, True])
+def test_ranks_with_states_of_other_steps_are_refused(stateful, tmp_path):
+    made = plan(tmp_path)
+    each = run(own_states, 2, made, stateful, (3, 3), (2, 3), (1, 1))
+    for said, expected in zip(each, epoch_of(tmp_path / "plan.npz", 2), strict=True):
+        assert [said[0], said[2]] == [expected[3:], expected[1:]]
+    (refusal,) = [said[1] for said in each if isinstance(said[1], str)]
+    assert "load states that all ranks saved after the same step" in refusal
+    assert "at step 2 of epoch 0" in refusal
+    assert "at step 3 of epoch 0" in refusal
+
+
 @pytest.mark.parametrize("taken", [0, 3])
 def test_grain(taken, tmp_path):
     made = plan(tmp_path)

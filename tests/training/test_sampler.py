@@ -131,6 +131,32 @@ def test_the_state_of_another_plan_is_refused():
         other.load_state_dict({"epoch": 0})
 
 
+@pytest.mark.parametrize(
+    ("batching", "rank", "says"),
+    [
+        ({"world_size": 4}, 0, "with world_size 2, but this sampler has 4"),
+        ({"world_size": 2, "scope": "global"}, 0, "with scope 'device', but this sampler has 'g"),
+        ({"world_size": 2}, "all", "with parts 'own', but this sampler has 'all'"),
+    ],
+)
+def test_a_state_of_other_steps_is_refused(batching, rank, says):
+    """These plans have the same rows in the same batches, and so the same digest."""
+    rows = range(48)
+    plan = Plan.cut(rows, Batching(4, world_size=2), num_rows=48)
+    other = Plan.cut(rows, Batching(4, **batching), num_rows=48)
+    assert plan.digest == other.digest
+    sampler = PlanBatchSampler(plan, rank=0, world_size=2)
+    resumed = PlanBatchSampler(other, rank=rank, world_size=other.metadata.world_size)
+    batches = iter(sampler)
+    next(batches)
+    with pytest.raises(InputError, match=f"state: is of 1 batches {says}"):
+        resumed.load_state_dict(sampler.state_dict())
+    list(batches)
+    resumed.load_state_dict(sampler.state_dict())  # of no batches
+    assert resumed.epoch == 1
+    assert len(list(resumed)) == len(resumed)
+
+
 def test_an_epoch_of_a_single_plan_is_like_any_other():
     sampler = PlanBatchSampler(make())
     before = list(sampler)
