@@ -154,10 +154,12 @@ def part_size(batching: Batching) -> int:
 
 
 def digest_of(dataset: Any) -> str | None:
-    """Return a digest of 64 rows or less of a datasets.Dataset, by which it is known. None for
-    other data sets, whose rows may be random."""
-    rows = _sample(dataset)
-    return None if rows is None else blake2b(repr(rows).encode(), digest_size=16).hexdigest()
+    """Return a digest of 64 rows or less of a datasets.Dataset, or of each in a ConcatDataset, by
+    which it is known. None for other data sets, whose rows may be random."""
+    parts = dataset.datasets if hasattr(dataset, "cumulative_sizes") else [dataset]
+    if None in (samples := [*map(_sample, parts)]):
+        return None
+    return blake2b(repr(samples)[1:-1].encode(), digest_size=16).hexdigest()
 
 
 def _sample(dataset: Any) -> dict[str, list[Any]] | None:

@@ -54,8 +54,8 @@ class PlanBatchSampler:
             as Accelerate does.
         world_size: number of devices, which must be the plan's.
         dataset: that of the loader, to check that it has the rows of the plan. Of a
-            `datasets.Dataset`, the state has a digest of a sample: a run that resumes must have the
-            same rows in the same order.
+            `datasets.Dataset`, or a ConcatDataset of some, the state has a digest of a sample: a
+            run that resumes must have the same rows in the same order.
 
     Attributes:
         series: the series of plans; None if there is a single plan.

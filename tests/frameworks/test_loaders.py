@@ -13,12 +13,12 @@ import torch
 from datasets import Dataset
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader
+from torch.utils.data import ConcatDataset, DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 from batchplan import InputError
 from batchplan.plans import Batching, Plan
-from batchplan.training import EpochPlans, PlanBatchSampler
+from batchplan.training import EpochPlans, MultiDatasetPlans, PlanBatchSampler
 
 from .numbers import ROWS, Rows, vectors
 from .processes import run
@@ -210,6 +210,36 @@ def test_ranks_with_states_of_other_steps_are_refused(stateful, tmp_path):
     assert "load states that all ranks saved after the same step" in refusal
     assert "at step 2 of epoch 0" in refusal
     assert "at step 3 of epoch 0" in refusal
+
+
+def test_data_sets_in_another_order_do_not_resume(tmp_path):
+    """Both have as many rows and equal plans, so that the joined plans have one digest."""
+    texts = {name: [f"{name}{row}" for row in range(ROWS)] for name in "ab"}
+    sets = {name: Dataset.from_dict({"text": own}) for name, own in texts.items()}
+
+    def sampler(names):
+        plans = MultiDatasetPlans(
+            {
+                name: EpochPlans(
+                    tmp_path / name, "random", embed=lambda rows: vectors(0, rows), num_rows=ROWS,
+                    batch_size=4,
+                )
+                for name in names
+            }
+        )  # fmt: skip
+        return PlanBatchSampler(plans, dataset=ConcatDataset([sets[name] for name in names]))
+
+    begun = sampler("ab")
+    whole = list(begun)
+    begun.set_epoch(0)
+    next(iter(begun))
+    state = begun.state_dict()
+    begun.series.end()
+    with pytest.raises(InputError, match="data set: is another one than that of the state, or in"):
+        sampler("ba").load_state_dict(state)
+    resumed = sampler("ab")
+    resumed.load_state_dict(state)
+    assert list(resumed) == whole[1:]
 
 
 @pytest.mark.parametrize("taken", [0, 3])
