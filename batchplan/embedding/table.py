@@ -9,6 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array
 
+from batchplan.errors import InputError
 from batchplan.typing import Float64Array, Int64Array
 
 _RARE = 1e-3  # a token with this share of all tokens weighs half as much as a rare one
@@ -31,12 +32,22 @@ class TokenTable:
     Args:
         tokens: the tokens of each text, lists of int32 (N,), for each of x, y and mined negatives.
         vectors: float (V, d), the vector of each token, such as the input embeddings of a model.
+
+    Raises:
+        InputError: a token has no finite vector.
     """
 
     def __init__(self, tokens: Sequence[pa.LargeListArray], vectors: NDArray[Any]) -> None:
         every = np.concatenate([np.asarray(side.values) for side in tokens])
         used, places, counts = np.unique(every, return_inverse=True, return_counts=True)
-        self._vectors = vectors[used].astype(np.float64)
+        self._vectors = vectors[used[used < len(vectors)]].astype(np.float64)
+        known = np.append(np.isfinite(self._vectors).all(1), False)
+        if (first := known.argmin()) < len(used):
+            raise InputError(
+                f"model: its tokenizer gives token {used[first]}, which has no finite vector among "
+                f"the {len(vectors)} of its table; save the model with its own tokenizer, call "
+                "resize_token_embeddings if tokens were added, or take another model"
+            )
         weights = _RARE / (_RARE + counts / max(1, len(every)))
         ends = np.cumsum([len(side.values) for side in tokens])[:-1]
         self._bags = [
@@ -52,7 +63,8 @@ class TokenTable:
     def embed(self, rows: Int64Array) -> list[NDArray[np.float16]]:
         """Return the vectors of rows, (n, d) for each side. A text without tokens gets the
         component that is removed from the others."""
-        return [self._embed(bag[rows]).astype(np.float16) for bag in self._bags]
+        with np.errstate(over="ignore"):  # callers refuse what is not finite
+            return [self._embed(bag[rows]).astype(np.float16) for bag in self._bags]
 
     def _embed(self, bag: csr_array) -> Float64Array:
         found: Float64Array = bag @ self._vectors - self._mean
@@ -104,8 +116,11 @@ def token_table(model: Any, sides: Sequence[Iterable[Sequence[str]]]) -> TokenTa
     Args:
         model: a SentenceTransformer or another module of torch with a ``tokenizer``, for which
             `has_table` is true; or a `batchplan.embedding.tokens.ModelTable`.
-        sides: the texts of x, y and mined negatives, in parts. Those after the first 64 tokens of
-            a text do not count.
+        sides: the texts of x, y and mined negatives, in parts. Of each text, the first
+            ``model.max_seq_length`` tokens count, at most 64.
+
+    Raises:
+        InputError: as `TokenTable`.
     """
     most = min(getattr(model, "max_seq_length", None) or _TOKENS, _TOKENS)
     tokens = []

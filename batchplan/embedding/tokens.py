@@ -26,6 +26,7 @@ from batchplan.files.documents import parse_json
 
 _TABLE = re.compile(r"(?<!position_)(?<!type_)(embed\w*|wte|shared)\.weight$|^embeddings?$")
 _AT_ONCE = 1 << 14  # texts
+_OTHER_TOKENS = "do_lower_case", "tokenizer_args", "processor_kwargs"  # than tokenizer.json says
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,18 +37,20 @@ class ModelTable:
         tokenizer: of the library tokenizers, or of transformers.
         token_vectors: float32 (V, d).
         facts: JSON values that say which model it is.
+        max_seq_length: number of tokens that the model reads of a text; None for all.
     """
 
     tokenizer: Any
     token_vectors: NDArray[Any]
     facts: dict[str, Any]
+    max_seq_length: int | None = None
 
     @classmethod
     def read(cls, name: str) -> ModelTable:
         """Read the table of a model by its folder, or by its name on the Hugging Face Hub.
 
-        Only ``tokenizer.json`` and one tensor of the safetensors are read. A model without these is
-        loaded as a whole.
+        Only ``tokenizer.json``, one tensor of the safetensors and the length of texts are read. A
+        model without these is loaded as a whole.
 
         Raises:
             InputError: there is no such model, or it has no table of token vectors.
@@ -61,11 +64,12 @@ class ModelTable:
                     f"{name}: has no table of token vectors; embed the texts with the whole model "
                     "(--embed)"
                 )
-            found = model.tokenizer, table_of(model)
-        tokenizer, vectors = found
+            found = model.tokenizer, table_of(model), model.max_seq_length
+        tokenizer, vectors, longest = found
         digest = hashlib.blake2b(vectors.tobytes(), digest_size=16)
-        digest.update(description(tokenizer).encode())
-        return cls(tokenizer, vectors, {"model": name, "table": f"b2:{digest.hexdigest()}"})
+        digest.update(f"{description(tokenizer)} {longest}".encode())
+        facts = {"model": name, "table": f"b2:{digest.hexdigest()}"}
+        return cls(tokenizer, vectors, facts, longest)
 
 
 def token_embeddings(model: Any, dataset: Any) -> Embeddings:
@@ -118,8 +122,9 @@ def _parts(column: pa.ChunkedArray) -> Iterator[list[str]]:
         yield column.slice(start, _AT_ONCE).to_pylist()
 
 
-def _read(name: str) -> tuple[Any, NDArray[np.float32]] | None:
-    """Return tokenizer and vectors from the files of a model; None if they are in other formats."""
+def _read(name: str) -> tuple[Any, NDArray[np.float32], int | None] | None:
+    """Return tokenizer, vectors and `max_seq_length` from the files of a model; None if they are in
+    other formats."""
     with missing_told():
         from tokenizers import Tokenizer  # isort: skip
         from huggingface_hub import snapshot_download
@@ -131,15 +136,37 @@ def _read(name: str) -> tuple[Any, NDArray[np.float32]] | None:
             found = snapshot_download(found, allow_patterns=["*.json", "*.safetensors"])
         folder = Path(found)
         modules = folder / "modules.json"
-        first = parse_json(modules.read_bytes())[0]["path"] if modules.exists() else ""
-        tokenizer = Tokenizer.from_file(str(folder / first / "tokenizer.json"))
-        for path in sorted((folder / first).glob("*.safetensors")):
+        if modules.exists():
+            folder /= parse_json(modules.read_bytes())[0]["path"]
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        longest = None
+        if (folder / "config.json").exists():  # else the tokenizer itself cuts texts
+            longest = _longest(folder)
+            tokenizer.no_truncation()
+        for path in sorted(folder.glob("*.safetensors")):
             with safe_open(str(path), "pt") as file:
                 for key in filter(_TABLE.search, file.keys()):
                     shape = file.get_slice(key).get_shape()
                     if len(shape) == 2 and shape[0] >= tokenizer.get_vocab_size():
-                        return tokenizer, file.get_tensor(key).float().numpy()
+                        return tokenizer, file.get_tensor(key).float().numpy(), longest
     # Errors of the Hub, of Rust and of damaged files: the whole model says what is wrong.
     except Exception:
         return None
     return None
+
+
+def _longest(folder: Path) -> int | None:
+    """Return the `max_seq_length` that sentence-transformers gives a Transformer.
+
+    Raises:
+        ValueError: it has other tokens than ``tokenizer.json`` says.
+    """
+    wanted, own, model = (
+        parse_json(path.read_bytes()) if (path := next(folder.glob(name), None)) else {}
+        for name in ("sentence_*_config.json", "tokenizer_config.json", "config.json")
+    )
+    if any(map(wanted.get, _OTHER_TOKENS)):
+        raise ValueError
+    limits = own.get("model_max_length"), model.get("max_position_embeddings")
+    known = [limit for limit in limits if limit and limit > 0]  # -1 is none
+    return wanted.get("max_seq_length") or min(known, default=None)

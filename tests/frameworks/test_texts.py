@@ -15,7 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from datasets import Dataset
+from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
+from tokenizers import Tokenizer
 from typer.testing import CliRunner
 
 import batchplan
@@ -223,6 +225,85 @@ def test_columns_negatives_and_labels():
     assert "name both" in run(*PLAN, *named[2:], "-o", "x.npy", code=2).stderr
     run(*PLAN, "--single", "-o", "single.npy", "-q")
     assert not load_embeddings("single.vectors", single=True).paired
+
+
+def length_in_its_own_file(folder):
+    """As folders of before version 6, which has precedence."""
+    config, value = folder / "sentence_bert_config.json", {"max_seq_length": 3}
+    config.write_text(json.dumps(json.loads(config.read_text()) | value))
+
+
+def length_of_its_positions(folder):
+    """A tokenizer without a limit."""
+    tokenizer, config = folder / "tokenizer_config.json", folder / "config.json"
+    tokenizer.write_text(tokenizer.read_text().replace('"model_max_length": 16,', ""))
+    config.write_text(config.read_text().replace('_embeddings": 16', '_embeddings": 3'))
+    weights = load_file(folder / "model.safetensors")
+    name = next(name for name in weights if name.endswith("position_embeddings.weight"))
+    save_file({**weights, name: weights[name][:3].clone()}, folder / "model.safetensors")
+
+
+def a_tokenizer_that_cuts(folder):
+    """Which is left by an earlier call, and is not the length of the model."""
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.enable_truncation(2)
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+def lower_case(folder):
+    config = folder / "sentence_bert_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"do_lower_case": True}))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [None, length_in_its_own_file, length_of_its_positions, a_tokenizer_that_cuts, lower_case],
+)
+def test_a_folder_has_the_tokens_of_the_loaded_model(change):
+    model = SentenceTransformer("model", device="cpu")
+    if change is None:
+        model.max_seq_length = 3
+        model.save("model")
+    else:
+        change(Path("model"))
+    texts = columns()
+    texts["answer"] = [text.upper() for text in texts["answer"]]
+    loaded = SentenceTransformer("model", device="cpu")
+    one, other = (batchplan.token_embeddings(own, pa.table(texts)) for own in ("model", loaded))
+    assert one.fingerprint == other.fingerprint
+
+
+def test_another_length_makes_other_vectors():
+    run(*PLAN, "-q")
+    model = SentenceTransformer("model", device="cpu")
+    model.max_seq_length = 3
+    model.save("model")
+    assert "plan.vectors: exists already" in run(*PLAN, "-o", "plan.npz", code=3).stderr
+
+
+def test_tokens_without_a_vector_are_refused():
+    """As of a tokenizer to which words were added, or of another model."""
+    file = Path("model/tokenizer.json")
+    document = json.loads(file.read_text())
+    document["model"]["vocab"]["y1"] += 500
+    file.write_text(json.dumps(document))
+    said = run(*PLAN, code=3).stderr
+    assert "gives token 603, which has no finite vector among the 198 of its table" in said
+    assert "save the model with its own tokenizer" in said
+    assert not [*Path().glob("plan*")]
+
+
+def save_tokens(change):
+    """Change the table of tokens of ``model``."""
+    model = SentenceTransformer("model", device="cpu")
+    change(model[0].auto_model.embeddings.word_embeddings.weight.data)
+    model.save("model")
+
+
+def test_a_table_with_nan_is_refused():
+    save_tokens(lambda table: table[103].fill_(float("nan")))
+    assert "gives token 103, which has no finite vector" in run(*PLAN, code=3).stderr
+    assert not [*Path().glob("plan*")]
 
 
 def test_in_python():
