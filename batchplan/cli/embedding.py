@@ -17,6 +17,7 @@ from batchplan.runtime import format_bytes, peak_memory
 
 if TYPE_CHECKING:  # it loads rich
     from batchplan.cli.console import Watch
+    from batchplan.planners.common.options import PlainOptions
 
 Model = Annotated[
     str, argument("MODEL", "Folder of a sentence-transformers model, or its name on the Hub.")
@@ -64,13 +65,21 @@ def embed(
 
 
 def embedded_texts(
-    data: list[str], model: str, output: str, session: Session, *, whole: bool, force: bool
+    data: list[str],
+    model: str,
+    output: str,
+    options: PlainOptions,
+    session: Session,
+    *,
+    whole: bool,
+    force: bool,
 ) -> tuple[str, Session, Watch]:
     """Embed tables of texts in a folder next to a plan, unless it has their vectors already.
 
     Args:
         data: the tables. Their columns are named by ``session``, or found.
         output: the plan.
+        options: of the plan.
         whole: whether the whole model runs; otherwise its token vectors are averaged.
 
     Returns:
@@ -78,7 +87,7 @@ def embedded_texts(
 
     Raises:
         OptionError: other files are named with the texts.
-        InputError: no column of texts; or as `batchplan.embed`.
+        InputError: no column of texts; as `batchplan.embed`; or as `_check_rows`.
     """
     from batchplan.cli.console import Watch
     from batchplan.data.records import Source
@@ -94,8 +103,10 @@ def embedded_texts(
         raise OptionError("model: given with one column of two; name both, or none")
     watch = Watch(quiet=session.quiet, verbose=session.verbose)
     with watch.watching():
-        runtime = Runtime(observer=watch)
-        schema = Source.of(data, runtime, order=session.shard_order).available
+        runtime = Runtime.of(session.device, session.memory, observer=watch)
+        source = Source.of(data, runtime, order=session.shard_order)
+        _check_rows(source.num_rows, options)
+        schema = source.available
         names = strings_of(schema, named, 2 - session.single)
         usual = paired_columns(names, 2 - session.single)
         mined = [] if session.negatives else negatives_of(names)
@@ -119,3 +130,17 @@ def embedded_texts(
     plain = HostSession()
     kept = ("x_column", "y_column", "id_column", "shard_order", "negatives")
     return folder, replace(session, **{name: getattr(plain, name) for name in kept}), watch
+
+
+def _check_rows(num_rows: int, options: PlainOptions) -> None:
+    """Refuse before the texts are embedded, which may take hours, what planners refuse: too few
+    rows for a batch, and labels that cannot be read. Raises InputError."""
+    from batchplan.data import Embeddings
+    from batchplan.data.answers import answers_of
+    from batchplan.guard.guard import group_codes
+    from batchplan.planners.planning import check_enough
+
+    rows = Embeddings.alike(num_rows)
+    check_enough("random", rows, options)
+    group_codes(rows, options.label_table, options.group_column)
+    answers_of(rows, options, equal=False)

@@ -22,7 +22,7 @@ from batchplan.cli.options import (
 )
 from batchplan.cli.output import print_json
 from batchplan.cli.spelling import spelled
-from batchplan.errors import OptionError
+from batchplan.errors import InputError, OptionError
 from batchplan.options import LIMITS, MUCH_EXCLUDED, option, paths_of
 from batchplan.planners import Planner, run_planner
 from batchplan.planners.common.options import PlainOptions, TableOptions
@@ -126,10 +126,10 @@ def plan(
     if model is not None:
         from batchplan.cli.embedding import embedded_texts
 
-        _check(output, embeddings, force, json)
+        _check(output, [*embeddings, *paths_of(options, session)], force, json)
         options = _labelled(options, embeddings)
         folder, session, watch = embedded_texts(
-            embeddings, model, output, session, whole=embed, force=force
+            embeddings, model, output, options, session, whole=embed, force=force
         )
         embeddings = [folder]
 
@@ -195,10 +195,19 @@ def _require_ids(path: str, plan: Plan, ids: Any) -> None:
 
 
 def _labelled(options: PlainOptions, texts: list[str]) -> PlainOptions:
-    """Return options that read columns of labels from the table of texts."""
+    """Return options that read columns of labels from the table of texts; raises InputError."""
+    from batchplan.data.formats import has_columns
+    from batchplan.files.remote import located
+
     named = options.names_ids or options.group_column is not None
-    if not named or options.label_table is not None or len(texts) > 1:
+    if not named or options.label_table is not None:
         return options
+    path = located(texts[0])
+    if len(texts) > 1 or not path.is_file() or not has_columns(path):
+        raise InputError(
+            f"{texts[0]}: columns of groups and ids are read from one Parquet or Arrow file; write "
+            "the texts as one, or give these columns of all rows with --label-table"
+        )
     return replace(options, label_table=texts[0])
 
 

@@ -134,7 +134,7 @@ def run_planner(
     planner: str, embeddings: Data, options: PlannerOptions, runtime: Runtime
 ) -> Plan | Negatives:
     """`plan` with a dataclass of options and a runtime; raises the same."""
-    _check(planner, embeddings, options)
+    check_enough(planner, embeddings, options)
     from batchplan.planners.common.finish import finish, finish_table
 
     if isinstance(options, PartitionOptions):
@@ -147,7 +147,7 @@ def run_planner(
     return finish_table(draft, planner, embeddings, options, runtime)
 
 
-def _check(planner: str, embeddings: Data, options: PlannerOptions) -> None:
+def check_enough(planner: str, embeddings: Data, options: PlannerOptions) -> None:
     """Require that the planner takes these data, and that the rows are enough for the batches and
     devices."""
     from batchplan.data import Candidates

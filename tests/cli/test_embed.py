@@ -22,7 +22,7 @@ def test_a_missing_package_is_named(words, refused, monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     monkeypatch.delitem(sys.modules, "batchplan.embedding.tokens", raising=False)
     says = [f"tokenizers: is not installed; run pip install {extra}"]
-    refused("plan", "data.parquet", "--model", "model", parts=says, code=4)
+    refused("plan", "data.parquet", "--model", "model", "-b", 2, parts=says, code=4)
 
 
 def test_what_needs_no_package_is_checked_first(words, refused, run, monkeypatch):

@@ -281,6 +281,38 @@ def test_another_length_makes_other_vectors():
     assert "plan.vectors: exists already" in run(*PLAN, "-o", "plan.npz", code=3).stderr
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_the_plan_would_refuse_is_refused_before_texts_are_embedded(whole):
+    texts = pa.table(columns())
+    Path("parts").mkdir()
+    pq.write_table(texts[:50], "parts/0.parquet")
+    pq.write_table(texts[50:], "parts/1.parquet")
+    Path("pairs.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in texts.to_pylist()))
+    pq.write_table(texts[:50], "short.parquet")
+    topics, ids = ["--group-column", "topic"], ["--anchor-id", "id"]
+    files = ["parts/0.parquet", "parts/1.parquet"]
+    one = "are read from one Parquet or Arrow file; write the texts as one"
+    whole_rows = ["--label-table", "pairs.parquet"]
+    for data, words, part in (
+        (["parts"], topics, f"parts: columns of groups and ids {one}"),
+        (["parts/*"], ids, one),
+        (files, topics, f"parts/0.parquet: columns of groups and ids {one}"),
+        (["pairs.jsonl"], topics, one),
+        (["pairs.parquet"], ["--group-column", "tpic"], "column 'tpic': there is no such column"),
+        (["pairs.parquet"], ["--anchor-id", "ib"], "column 'ib': there is no such column"),
+        (["pairs.parquet"], [*topics, "--label-table", "short.parquet"], "got 50 values"),
+        (["pairs.parquet"], ["-b", 97], "batch size: got 97, expected at most the 96 rows"),
+        (["pairs.parquet"], ["--memory", "lots"], "memory: got 'lots'"),
+        (["pairs.parquet"], [*topics, *whole_rows, "-o", "pairs.parquet", "-f"], "overwrite"),
+    ):
+        options = [*PLAN[2:], *["--embed"] * whole, *words]
+        code = 2 if "--memory" in words else 3
+        assert part in run("plan", *data, *options, code=code).stderr
+        assert not [*Path().glob("*.vectors*")]
+    run("plan", "parts", *PLAN[2:], *topics, *whole_rows, "-q")
+    assert sorted(Plan.load("plan.npy").rows) == list(range(ROWS))
+
+
 def test_tokens_without_a_vector_are_refused():
     """As of a tokenizer to which words were added, or of another model."""
     file = Path("model/tokenizer.json")
