@@ -259,8 +259,8 @@ def _require_finite(vectors: _Vectors, source: Source, first: int) -> None:
     if wrong.size:
         raise InputError(
             f"{source.place(first + int(wrong[0]))}: the model gives it a vector with NaN or "
-            f"values beyond 65504, the largest float16, as {wrong.size} rows of its shard; pass "
-            "--normalize, or take another model"
+            f"values beyond 65504, the largest float16, as {wrong.size} rows of its shard; run "
+            "batchplan embed with --normalize and without --table, or take another model"
         )
 
 

@@ -71,9 +71,11 @@ class SentenceEncoder:
         model."""
         chosen = options.prompt or options.prompt_text
         if not chosen and {*_TASKS} <= {*getattr(self._model[0], "sub_modules", ())}:
+            ways = " --prompt ".join(("query", *["document"] * (len(options.names) - 1)))
             raise InputError(
                 f"prompt: none for {name}, which embeds queries and documents in two ways; name "
-                "the way of each column, as in batchplan embed --prompt query --prompt document"
+                f"the way of each column: batchplan embed {name} TEXTS --columns "
+                f"{options.columns} --prompt {ways} -o VECTORS, then batchplan plan VECTORS"
             )
         if not chosen or column >= len(chosen):
             return {}

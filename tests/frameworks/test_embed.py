@@ -177,5 +177,13 @@ def test_a_model_with_a_route_for_each_task(default):
     assert (said.exit_code, len(said.stderr.splitlines())) == (3, 1)
     assert "routes, which embeds queries and documents in two ways; name the way" in said.stderr
     assert not Path("pairs.partial").exists()
-    named = ["--prompt", "query", "--prompt", "document"]
-    assert not run("embed", "routes", *WORDS[2:], *named, "-o", "pairs").exit_code
+    said = run("plan", "data.parquet", "--model", "routes", "--embed", "-b", 8)
+    assert (said.exit_code, len(said.stderr.splitlines())) == (3, 1)
+    assert not Path("plan.vectors").exists()
+    advice = said.stderr.split("of each column: batchplan ")[1].split(", then batchplan ")
+    assert advice[0].endswith(
+        "--columns anchor,positive --prompt query --prompt document -o VECTORS"
+    )
+    for words in advice:
+        words = words.replace("TEXTS", "data.parquet").replace("VECTORS", "pairs").split()
+        assert not run(*words, *["-b", 8] * (words[0] == "plan")).exit_code

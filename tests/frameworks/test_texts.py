@@ -332,6 +332,18 @@ def save_tokens(change):
     model.save("model")
 
 
+def test_the_advice_about_vectors_beyond_float16_works():
+    save_tokens(lambda table: table.mul_(1e8))
+    embed = "embed", "model", "pairs.parquet", "--columns", "question,answer", "-o"
+    for words in (PLAN, (*embed, "table", "--table")):
+        said = run(*words, code=3).stderr
+        assert "Warning" not in said
+        assert "run batchplan embed with --normalize and without --table, or take another" in said
+    with pytest.raises(InputError, match="NaN"):
+        batchplan.token_embeddings("model", pa.table(columns()))
+    run(*embed, "whole", "--normalize")
+
+
 def test_a_table_with_nan_is_refused():
     save_tokens(lambda table: table[103].fill_(float("nan")))
     assert "gives token 103, which has no finite vector" in run(*PLAN, code=3).stderr
