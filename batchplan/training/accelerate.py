@@ -77,8 +77,12 @@ class PlannedLoader:
 
     @property
     def dataset(self) -> Any:
-        """Not known: `accelerate.skip_first_batches` asks for it, and would lose the epoch."""
-        raise InputError(
+        """None: `accelerate.skip_first_batches` asks for it, and would lose the epoch.
+
+        Raises:
+            AttributeError: so that `hasattr` says no.
+        """
+        raise AttributeError(
             "loader: has no dataset, as skip_first_batches needs; register the loader for "
             "checkpointing, so that load_state resumes within the epoch, or set loader.epoch and "
             "loader.steps before the pass"
