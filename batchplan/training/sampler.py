@@ -190,14 +190,19 @@ class PlanBatchSampler:
             raise InputError(
                 f"state: has no {', '.join(sorted(missing))}; pass what state_dict() returned"
             )
+        if state["parts"] != self._counts["parts"]:
+            raise InputError(
+                f"state: of a sampler of {state['parts']} parts, which counts other steps; make "
+                "the sampler with the rank that it had"
+            )
         check_arguments(state)
         epoch, position, plan = state["epoch"], state["position"], self._plan
         for name, own in self._counts.items():
             if position and (other := state.get(name, own)) != own:
                 raise InputError(
                     f"state: is of {position} batches with {name} {other!r}, but this sampler has "
-                    f"{own!r} and counts others; resume with the plan, the rank and the devices "
-                    "that it had, or between epochs"
+                    f"{own!r} and counts others; resume with the plan and the devices that it "
+                    "had, or between epochs"
                 )
         due = self.epoch if self._awaited else epoch
         self._check_due(epoch, position, due)

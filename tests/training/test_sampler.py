@@ -132,21 +132,20 @@ def test_the_state_of_another_plan_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("batching", "rank", "says"),
+    ("batching", "says"),
     [
-        ({"world_size": 4}, 0, "with world_size 2, but this sampler has 4"),
-        ({"world_size": 2, "scope": "global"}, 0, "with scope 'device', but this sampler has 'g"),
-        ({"world_size": 2}, "all", "with parts 'own', but this sampler has 'all'"),
+        ({"world_size": 4}, "with world_size 2, but this sampler has 4"),
+        ({"world_size": 2, "scope": "global"}, "with scope 'device', but this sampler has 'g"),
     ],
 )
-def test_a_state_of_other_steps_is_refused(batching, rank, says):
+def test_a_state_of_other_steps_is_refused(batching, says):
     """These plans have the same rows in the same batches, and so the same digest."""
     rows = range(48)
     plan = Plan.cut(rows, Batching(4, world_size=2), num_rows=48)
     other = Plan.cut(rows, Batching(4, **batching), num_rows=48)
     assert plan.digest == other.digest
     sampler = PlanBatchSampler(plan, rank=0, world_size=2)
-    resumed = PlanBatchSampler(other, rank=rank, world_size=other.metadata.world_size)
+    resumed = PlanBatchSampler(other, rank=0, world_size=other.metadata.world_size)
     batches = iter(sampler)
     next(batches)
     with pytest.raises(InputError, match=f"state: is of 1 batches {says}"):
