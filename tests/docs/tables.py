@@ -12,12 +12,11 @@ from tests.benchmarks.law import trainings
 from .blocks import ROOT
 
 DOCS = ROOT / "docs"
-_TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
+_TABLE = re.compile(r"(?<=\n\n)(?:\|.*\n)+(?=\n)")
 
 
-def tables() -> dict[str, list[str]]:
+def tables(runs: list[finetuned.Run], grid: law.Grid) -> dict[str, list[str]]:
     """The tables of each page. Those with the same columns have the order of the page."""
-    runs, grid = finetuned.runs(), law.Grid()
     ours = [run for run in runs if run["domain"] in finetuned.DOMAINS]
     found = trainings.trainings(grid, runs)
     shares = finetuned.runs(finetuned.NEIGHBOURS)
@@ -57,10 +56,10 @@ def filled(page: str, own: list[str]) -> str:
 def main() -> None:
     from tests.benchmarks.law.picture import draw
 
-    for name, own in tables().items():
+    runs, grid = finetuned.runs(), law.Grid()
+    for name, own in tables(runs, grid).items():
         path = DOCS / name
         path.write_text(filled(path.read_text(), own))
-    runs, grid = finetuned.runs(), law.Grid()
     (DOCS / "training_runs.csv").write_text(finetuned.figures(runs))
     found = trainings.trainings(grid, runs)
     trainings.FILE.write_text(trainings.written(found))
