@@ -197,7 +197,8 @@ class PlanBatchSampler:
             )
         check_arguments(state)
         epoch, position, plan = state["epoch"], state["position"], self._plan
-        for name, own in self._counts.items():
+        for name in ("world_size", "scope"):
+            own = self._counts[name]
             if position and (other := state.get(name, own)) != own:
                 raise InputError(
                     f"state: is of {position} batches with {name} {other!r}, but this sampler has "
